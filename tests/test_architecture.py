@@ -106,6 +106,7 @@ FOREIGN: dict[str, set[str]] = {
     "mcp_types": SDK_PARTS,
     "httpx2": SDK_PARTS,
     "httptools": {"connect", "gateway"},
+    "starlette": {"gateway"},
     "pydantic_monty": {"code"},
     "psycopg": {"state", "agent"},
     "sqlalchemy": {"agent"},

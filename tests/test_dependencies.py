@@ -109,7 +109,7 @@ def undeclared(tree: ast.AST, extra: str | None) -> list[str]:
     "source",
     [
         "import sse_starlette",
-        "from starlette.applications import Starlette",
+        "from python_multipart.multipart import parse_options_header",
         "x = import_module('attrs')",
         "import langchain",
     ],

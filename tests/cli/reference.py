@@ -89,8 +89,11 @@ It refuses to listen beyond this machine without authentication. More about it, 
 HTTPS: [the gateway](gateway.md).
 
 JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
-"servers", "of", "tools", "held", "auth"}` once the servers have started, and `{"event": "Noted", "about",
-"message"}` about the config and the gateway itself.
+"servers", "of", "tools", "held", "auth", "console", "rest"}` once the servers have started, and
+`{"event": "Noted", "about", "message"}` about the config and the gateway itself.
+
+With `--check`, one document: `{"ok", "online", "findings": [{"severity", "about", "problem",
+"step"}]}`. Exit code 1 after a finding of severity `error`.
 """,
     "install": """\
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
@@ -153,7 +156,10 @@ fails.
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list
 if the schema asks for one. Without a type in the schema, a value that is valid JSON is parsed as JSON.
-`KEY=VALUE` overrides `--args`. `@FILE` reads a file (as base64 if the tool asks for that); `@@` is a literal
+`KEY=VALUE` overrides `--args`. `@FILE` reads a file (as base64 if the tool asks for that); `"servers", "of", "tools", "held", "auth", "console", "rest"}` once the servers have started, and
+`{"event": "Noted", "about", "message"}` about the config and the gateway itself.
+
+With `--check`` is a literal
 `@`. Files are never overwritten.
 
 A result is printed once: structured content that repeats the text, or text that repeats it, is omitted. On a

@@ -129,6 +129,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
         "held": 0,
         "auth": [],
         "console": f"http://127.0.0.1:{port}/console",
+        "rest": None,
     }
     assert gateway.serving == {"event": "Serving", **facts}
     assert names == ["post_send"]

@@ -354,8 +354,13 @@ def test_the_gateway_is_part_of_the_review(tmp_path: Path) -> None:
     oauth = {"issuer": "https://id.example.com", "audience": "tools", "introspection": asks}
     serve = {"http": "0.0.0.0:7400", "hosts": ["tools"], "auth": {"keys": True, "oauth": oauth}}
     ways = "keys, tokens of https://id.example.com, asks there with ${cmd:pass show gateway}"
+    groups = {"views": {"staff": "default"}}
+    oidc = {"issuer": "https://login.example.com", "client_id": "bus", "groups": groups}
+    people = {"public_url": "https://tools.example.com", "auth": {"sign_in": {"oidc": oidc}}}
+    signs_in = "people who sign in at https://tools.example.com, people of https://login.example.com"
     for setting, words in (
         ({}, "at 127.0.0.1:7400, lets in: everyone on this machine"),
+        (people, f"at 127.0.0.1:7400, lets in: {signs_in}"),
         (serve, f"at 0.0.0.0:7400, lets in: {ways}"),
     ):
         (tmp_path / "toolbus.yaml").write_text(json.dumps({"servers": {}, "serve": setting}))

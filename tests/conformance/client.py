@@ -13,7 +13,8 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,15 @@ async def use(bus: Toolbus, scenario: str, context: dict[str, Any]) -> bool:
     return scenario in REFUSED or not any(result.is_error for result in results)
 
 
+async def used(
+    config: dict[str, Any], interactions: Interactions, scenario: str, context: dict[str, Any]
+) -> bool:
+    """Use a server; whether every call went well."""
+    async with Toolbus(config, interactions=interactions, get_secret=context.get) as bus:
+        print(bus.servers["suite"])
+        return await use(bus, scenario, context)
+
+
 async def main() -> int:
     """Connect to the URL and use what is there; 0 if that went well."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
@@ -160,18 +170,25 @@ async def main() -> int:
     config = {"servers": {"suite": server}, "tokens": "memory"}
     interactions = Interactions(elicit=accepted, sample=unwritten, login=sign_in, roots=["."])
     try:
-        bus = Toolbus(config, interactions=interactions, get_secret=context.get)
-        async with asyncio.timeout(PATIENCE), bus:
-            print(bus.servers["suite"])
-            return 0 if await use(bus, scenario, context) else 1
+        async with asyncio.timeout(PATIENCE):
+            return 0 if await used(config, interactions, scenario, context) else 1
     except ToolbusError as error:
         print(error)
         return 1
 
 
-if __name__ == "__main__":
-    turn = os.open(os.environ["CONFORMANCE_TURN"], os.O_RDONLY)
-    fcntl.flock(turn, fcntl.LOCK_EX)  # until we end
-    code = asyncio.run(main())
+@contextmanager
+def turn(file: str) -> Generator[None]:
+    """Wait for our turn, and keep it."""
+    fcntl.flock(os.open(file, os.O_RDONLY), fcntl.LOCK_EX)  # until we end
+    yield
+
+
+def end(code: int) -> None:
     print(f"exit code: {code}")
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    with turn(os.environ["CONFORMANCE_TURN"]):
+        end(asyncio.run(main()))

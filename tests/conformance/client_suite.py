@@ -14,13 +14,16 @@ from tests.conformance.suite import EXTENSION, PATIENCE, scenarios, suite
 VERIFIED = ("verify-digest", "verify-size", "verify-frontmatter")
 SKILLS = tuple(f"sep-2640-client-{check}" for check in ("no-prefetch", *VERIFIED))
 CLIENT = Path(__file__).with_name("client.py")
+THROUGH_GATEWAY = Path(__file__).with_name("client_through_gateway.py")
 
 
-def judged_client(version: str, folder: Path, command: str | None = None) -> dict[str, Outcome]:
+def judged_client(
+    version: str, folder: Path, command: str | None = None, client: Path = CLIENT
+) -> dict[str, Outcome]:
     """Have the suite run the client through all scenarios of a version; of extensions, sign-in and skills."""
     which = ("extensions",) if version == EXTENSION else ("all", "--spec-version", version)
     where = ("--output-dir", str(folder), "--timeout", f"{PATIENCE * 1000:.0f}")
-    ours = shlex.join([warm.python(), str(CLIENT)])
+    ours = shlex.join([warm.python(), str(client)])
     _, said = suite(
         "client", "--command", command or ours, "--suite", *which, *where, CONFORMANCE_TURN=str(folder)
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.client_suite import judged_client
+from tests.conformance.client_suite import CLIENT, THROUGH_GATEWAY, judged_client
 from tests.conformance.outcomes import table
 from tests.conformance.suite import EXTENSION
 from tests.interop.servers import require_installed
@@ -29,11 +29,16 @@ REFUSED = {
 OLDEST = pytest.param("2025-03-26", 2, marks=pytest.mark.full)
 
 
-@pytest.mark.parametrize(
-    ("version", "count"), [OLDEST, ("2025-11-25", 19), ("2026-07-28", 33), (EXTENSION, 10)]
-)
-def test_a_bus_does_what_every_scenario_asks_of_a_client(version: str, count: int, tmp_path: Path) -> None:
-    outcomes = judged_client(version, tmp_path)
+COUNTS = [OLDEST, ("2025-11-25", 19), ("2026-07-28", 33), (EXTENSION, 10)]
+CLIENTS = [CLIENT, pytest.param(THROUGH_GATEWAY, marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=["bus", "bus-gateway"])
+@pytest.mark.parametrize(("version", "count"), COUNTS)
+def test_a_bus_does_what_every_scenario_asks_of_a_client(
+    version: str, count: int, client: Path, tmp_path: Path
+) -> None:
+    outcomes = judged_client(version, tmp_path, client=client)
     assert all(outcome.passed for outcome in outcomes.values()), table(outcomes)
     assert len(outcomes) == count
     for scenario, outcome in outcomes.items():

@@ -196,8 +196,9 @@ async def gateway_over(
 ) -> AsyncGenerator[Gateway]:
     """A gateway over the servers of a config; `serve` has the views of clients."""
     bus = Toolbus(config, interactions=interactions, **more)
-    view_of = None if serve is None else Views(bus, serve).view_of
-    async with bus, Gateway(bus, settings, view_of=view_of, seal=seal, replicas=replicas) as gateway:
+    views = Views(bus, serve)
+    shown: dict[str, Any] = {} if serve is None else {"view_of": views.view_of, "budget_of": views.budget_of}
+    async with bus, Gateway(bus, settings, seal=seal, replicas=replicas, **shown) as gateway:
         yield gateway
 
 

@@ -241,6 +241,8 @@ async def front(
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
         app = App(gateway, access, limits)
+        if serve is not None and serve.rest:
+            app.offer_rest(lambda: serve.public_url)
         app.cards = cards
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)

@@ -49,7 +49,9 @@ async def test_a_view_shows_and_reaches_its_tools_alone() -> None:
             with pytest.raises(ToolNotFound):
                 await view.call(hidden, {"text": "x"})
         ann = Principal(kind="key", name="ann", view="sums")
-        assert caller_of(ann, "one") == Caller(face="gateway", user="key:ann", session="one")
+        assert caller_of(ann, "one") == Caller(
+            face="gateway", user="key:ann", session="one", key="key:ann", view="sums"
+        )
 
 
 async def test_a_view_of_servers_with_rules() -> None:

@@ -28,7 +28,7 @@ def client_era(request: pytest.FixtureRequest) -> Era:
     return request.param
 
 
-@pytest.fixture(params=ERAS, ids=[f"server-{era}" for era in ERAS])
+@pytest.fixture(params=[*ERAS, "auto"], ids=[*(f"server-{era}" for era in ERAS), "server-both"])
 def config(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"servers": {"ask": {"server": asking(), "era": request.param, "prefix": ""}}}
 

@@ -5,10 +5,13 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp_types as types
 import pytest
+from mcp import Client
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.mcpserver import MCPServer
@@ -16,6 +19,7 @@ from mcp.server.mcpserver import MCPServer
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import JSON, LegacyClient, ModernClient, gateway_over, text_of
+from tests.gateway.serving import gateway, written_config
 from tests.inside.bus import tenant_of
 from tests.inside.gateway import Gateway, Principal, ProtocolError
 from tests.patience import PATIENCE, until
@@ -134,6 +138,26 @@ async def test_it_is_restarted_with_its_server_and_closed_with_it() -> None:
         assert (await called(client, "here")).endswith("legacy")
         await gateway.bus.remove_server("s")
         await until(lambda: not any(alive(int(pid)) for pid in before | after | now))
+
+
+async def test_sdk_clients_of_a_served_gateway(tmp_path: Path) -> None:
+    async def answered(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"word": "snow"})
+
+    with gateway(written_config(tmp_path, {"s": program()})) as url:
+
+        def links() -> str:
+            page = httpx2.get(url.replace("/mcp", "/metrics"), timeout=PATIENCE).text
+            return page.partition("\ntoolbus_gateway_second_links ")[2].partition("\n")[0]
+
+        async with Client(url, mode="legacy", elicitation_callback=answered) as client:
+            result = await client.call_tool("ask", {"about": "winter"})
+            assert result.content == [types.TextContent(text="winter: snow")]
+            assert await asyncio.to_thread(links) == "1"
+        async with asyncio.timeout(PATIENCE):
+            while await asyncio.to_thread(links) != "0":  # noqa: ASYNC110  until the session has ended
+                await asyncio.sleep(0.02)
+    assert children() == set()
 
 
 async def test_beyond_the_limit_the_first_link_is_used() -> None:

@@ -167,7 +167,7 @@ def test_those_who_subscribe_to_a_parent(path: str, times: int, parents: set[str
     assert (set(found), len(found)) == (expected, len(expected))
 
 
-@pytest.mark.parametrize("behind", ["modern", "legacy"])
+@pytest.mark.parametrize("behind", ["modern", "legacy", "auto"])
 async def test_a_legacy_client_learns_of_updates_that_it_subscribed_to(behind: str) -> None:
     config = {"servers": {"ask": {"server": asking(), "era": behind}, "day": {"server": everyday()}}}
     async with gateway_over(config) as gateway:

@@ -62,7 +62,7 @@ async def test_consent_forged_by_another_page(
     """Nothing is allowed without the token of the page, or from another page."""
     async with door(tmp_path) as opened:
         await opened.enter()
-        request = opened.requests.ask()
+        request = await opened.requests.ask()
         form = fields_of((await opened.get(request=request)).text, "/consent")
         answered = await opened.post("/consent", {**form, "choice": "allow", **changed}, **headers)
         assert answered.status_code in (400, 403)
@@ -73,7 +73,7 @@ async def test_a_token_of_another_browser_or_request(tmp_path: Path) -> None:
     """The token is bound to the session and to the request: another one is worth nothing."""
     async with door(tmp_path) as opened:
         await opened.enter("mallory")
-        own, other = opened.requests.ask(), opened.requests.ask()
+        own, other = await opened.requests.ask(), await opened.requests.ask()
         form = fields_of((await opened.get(request=own)).text, "/consent")
         swapped = await opened.post("/consent", {**form, "request": other, "choice": "allow"})
         assert swapped.status_code == 403
@@ -90,7 +90,7 @@ async def test_a_page_that_frames_consent_or_posts_to_it(browser: Chromium, tmp_
         await tab.goto(f"{opened.url}/invite?code={await opened.invite()}")
         await tab.click("text=Sign in as ann >> nth=-1")
         await tab.see("h1", "Signed in as ann")
-        request = opened.requests.ask()
+        request = await opened.requests.ask()
         consent = f"{opened.url}?request={request}"
         loaded = 'onload="window.loads = (window.loads ?? 0) + 1"'
         async with page_of_others(
@@ -134,7 +134,7 @@ async def test_a_client_whose_name_is_markup_or_without_end(tmp_path: Path) -> N
     async with door(tmp_path) as opened:
         await opened.enter()
         name = '<script>alert(1)</script>"\u202e' + "x" * 5000
-        page = await opened.get(request=opened.requests.ask(client_name=name))
+        page = await opened.get(request=await opened.requests.ask(name=name))
         assert Markup(page.text).named("script") == []
         assert "\u202e" not in page.text
         assert "x" * 100 not in page.text
@@ -177,6 +177,13 @@ async def test_a_guessed_link(code: str, tmp_path: Path) -> None:
         assert (await opened.get("/invite", code=code)).status_code == 400
         answered = await opened.post("/invite", {"code": code})
         assert (answered.status_code, "set-cookie" in answered.headers) == (400, False)
+
+
+async def test_a_form_of_megabytes(tmp_path: Path) -> None:
+    """It is not kept: nobody has signed in yet, and no form of ours is large."""
+    async with door(tmp_path) as opened:
+        answered = await opened.post("/invite", {"code": "x" * 2_000_000})
+        assert answered.status_code == 413
 
 
 # The OIDC provider
@@ -293,3 +300,13 @@ async def test_metadata_of_another_provider(signer: Signer, tmp_path: Path) -> N
         sent = await opened.get("/oidc")
         assert sent.status_code == 502
         assert "is about the issuer" in plain(sent.text)
+
+
+async def test_a_flood_of_sign_ins_at_a_provider_that_is_down(tmp_path: Path) -> None:
+    """The provider is asked once in ten seconds, whatever number of browsers begin to sign in."""
+    with signing() as signer:
+        signer.status = 500
+        async with signed_in_by(signer, tmp_path) as opened:
+            found = await asyncio.gather(*(opened.get("/oidc") for _ in range(20)))
+            assert {one.status_code for one in found} == {502}
+            assert len(signer.asked) <= 3  # the places of its metadata

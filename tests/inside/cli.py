@@ -27,6 +27,7 @@ from toolbus.cli.listing_cache import save_listings as save_listings
 from toolbus.cli.options import SharedOptions as SharedOptions
 from toolbus.cli.options import repeat_config as repeat_config
 from toolbus.cli.options import suggested as suggested
+from toolbus.cli.output.json_log import JsonFormatter as JsonFormatter
 from toolbus.cli.output.run_lines import Hints as Hints
 from toolbus.cli.output.run_lines import answer_text as answer_text
 from toolbus.cli.output.screen import Screen as Screen

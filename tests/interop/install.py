@@ -25,6 +25,8 @@ PYPI = {
     "sqlite": ["mcp-server-sqlite==2025.4.25", "mcp[cli]==1.30.0"],
     # Version 1 of the SDK, for a server and a client of our own on it.
     "legacy": ["mcp==1.30.0"],
+    # Makes a client of an OpenAPI document, for the REST API of the gateway.
+    "openapi": ["openapi-python-client==0.29.1"],
     # Another gateway, which `make bench` compares with ours.
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }

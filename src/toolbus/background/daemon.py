@@ -17,6 +17,7 @@ from toolbus.background.server import Start, run_here
 from toolbus.cli.command import Invocation
 from toolbus.cli.errors import report
 from toolbus.cli.options import SharedOptions, repeat_config
+from toolbus.cli.output.json_log import use_log_format
 from toolbus.cli.output.serve_log import serve_program
 
 
@@ -31,6 +32,7 @@ def main() -> int:
     repeat_config(named)
     report_to = _ReportOnce(int(given["ready"]))
     try:
+        use_log_format(None)
         start = Start(
             place=place,
             config=own.config,

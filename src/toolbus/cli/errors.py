@@ -59,11 +59,18 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
             f"{len(error.mistakes)} errors in the config:",
             tuple(suggested(str(mistake)) for mistake in error.mistakes),
         )
+    from toolbus.cli.output.json_log import LOG, json_line
+
     with suppress(OSError):
-        if debug:
-            print(visible("".join(format_exception(error))), end="", file=sys.stderr)
-        print(wrapped(f"toolbus: {visible(headline)}", sys.stderr), file=sys.stderr)
-        print(*map(visible, details), sep="\n", end="\n" if details else "", file=sys.stderr, flush=True)
+        if LOG.is_json:
+            more = {"error": "".join(format_exception(error))} if debug else None
+            print(
+                json_line("error", "toolbus", " ".join((headline, *details)), more),
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            _print_lines(error if debug else None, headline, details)
     if as_json:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
@@ -71,6 +78,13 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
         with suppress(OSError):
             print(escaped_json({"error": {"type": kind, "message": message}}), flush=True)
     return code
+
+
+def _print_lines(error: BaseException | None, headline: str, details: tuple[str, ...]) -> None:
+    if error is not None:
+        print(visible("".join(format_exception(error))), end="", file=sys.stderr)
+    print(wrapped(f"toolbus: {visible(headline)}", sys.stderr), file=sys.stderr)
+    print(*map(visible, details), sep="\n", end="\n" if details else "", file=sys.stderr, flush=True)
 
 
 def _message_and_code(error: BaseException) -> tuple[str, int]:

@@ -128,6 +128,14 @@ Accept = Annotated[
 ]
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")]
+LogFormatOption = Annotated[
+    Literal["text", "json"] | None,
+    typer.Option(
+        "--log-format",
+        metavar="FORMAT",
+        help="Log as text, or as one JSON object per line (json); default: $TOOLBUS_LOG_FORMAT, or text.",
+    ),
+]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]
 
 

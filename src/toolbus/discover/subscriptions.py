@@ -80,10 +80,15 @@ class Subscriptions:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
+    @staticmethod
+    def are_offered(session: ServerSession) -> bool:
+        """Whether the server has subscriptions in the era of this session."""
+        resources = session.client.server_capabilities.resources
+        return resources is not None and bool(resources.subscribe)
+
     async def add(self, session: ServerSession, uri: str, timeout: float, emit: Emit) -> None:
         """Subscribe to a resource; raises `ServerRejected` if the server does not support it."""
-        resources = session.client.server_capabilities.resources
-        if resources is None or not resources.subscribe:
+        if not self.are_offered(session):
             raise self._rejected(uri, "the server does not offer subscriptions")
         async with self._lock:
             if uri not in self.uris:

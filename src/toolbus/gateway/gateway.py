@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -21,7 +21,7 @@ from toolbus.gateway.calls.queue import CallQueue
 from toolbus.gateway.calls.request_state import RequestState
 from toolbus.gateway.calls.tasks import ClientTasks
 from toolbus.gateway.listening import Notifications
-from toolbus.gateway.methods import LEGACY, MODERN, GatewayParts, initialize_result, server_info
+from toolbus.gateway.methods import LEGACY, MODERN, GatewayParts, Method, initialize_result, server_info
 from toolbus.gateway.protocol.clients import ConnectedClients
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.request import ClientExchange, ClientRequest, HeaderArguments
@@ -190,24 +190,34 @@ class Gateway:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    async def answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
+    async def answer(
+        self,
+        exchange: ClientExchange,
+        method: str,
+        params: JSONObject | None,
+        methods: Mapping[str, Method] | None = None,
+    ) -> JSONObject:
         """The result of a request; notifications about it go to `exchange.channel` before.
 
         `ProtocolError` is the error to send instead, `RequestCancelled` says that a legacy client has
         cancelled the request and gets nothing. Cancel the task if the client leaves, or if a modern
         client cancels: the server is told, and the call ends. `initialize` is not answered here.
-        A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes.
+        A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes. By
+        default, `methods` are the MCP methods of the client's era.
         """
+        if methods is None:
+            methods = MODERN if exchange.session is None else LEGACY
         if not self._telemetry.is_active:
-            return await self._answer(exchange, method, params)
+            return await self._answer(exchange, method, params, methods)
         with self._telemetry.request(method, params, _inbound(exchange)) as span:
-            result = await self._answer(exchange, method, params)
+            result = await self._answer(exchange, method, params, methods)
             span.answered(result)
             return result
 
-    async def _answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
-        session = exchange.session
-        answers = (MODERN if session is None else LEGACY).get(method)
+    async def _answer(
+        self, exchange: ClientExchange, method: str, params: JSONObject | None, methods: Mapping[str, Method]
+    ) -> JSONObject:
+        session, answers = exchange.session, methods.get(method)
         if answers is None:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method[:MAX_ID])
         if not is_usable_id(exchange.meta.get("progressToken", 0)):

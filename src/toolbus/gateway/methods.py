@@ -202,11 +202,11 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
         raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
     try:
-        spec = await _current_tool(parts, request, name)
+        spec = await current_tool(parts, request, name)
         target = RequestTarget(spec, arguments or {}, name)
         if spec.route in CALLS:
             try:
-                target = await _inner(parts, request, target)
+                target = await inner_target(parts, request, target)
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(error)
         if target.spec.route != "tools/call":
@@ -220,12 +220,12 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except (ServerRejected, ArgumentsError):
         raise
     except ToolNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {_own_unknown(request, name, error)}") from error
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error)}") from error
     except ToolbusError as error:
         return tool_failure(error, _own_words(request, name, error))
 
 
-async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
+async def current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
     offering = request.client.offering
     calls = calls_of(offering.view)
@@ -245,7 +245,7 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
     return await calls.current(spec, is_decided=True) if spec.origin.server in calls.remembered else spec
 
 
-def _own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolNotFound:
+def own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolNotFound:
     """The error for an unknown tool; for a server alone, with the names that its client knows."""
     offering = request.client.offering
     if not offering.alone:
@@ -270,7 +270,7 @@ def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
     return problem
 
 
-async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
+async def inner_target(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
     """The target of a call through `call_tool`."""
     calls = calls_of(request.client.view)
     spec, arguments = await calls.inner(target.arguments, target.spec, visible=True)

@@ -35,7 +35,7 @@ _NOT_STARTED: dict[str, Any] = {
     "lazy": False,
     "per_session": False,
     "idle_timeout": None,
-    "era": "auto",
+    "era": "modern",
     "lock": "off",
 }
 """Settings of a replayed server: nothing is started, and nobody signs in."""

@@ -2,10 +2,9 @@
 
 import re
 import socket
-import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,8 +21,10 @@ from tests.inside.gateway import (
     PeoplePages,
     Person,
     PersonRegistry,
-    WaitingRequest,
+    SignInServer,
+    SignInState,
     access_of,
+    grant_files,
     listening_socket,
     person_files,
 )
@@ -36,43 +37,41 @@ VIEWS: dict[str, Any] = {"default": {}, "research": {}}
 
 @dataclass
 class Requests:
-    """The requests of clients, and what became of them."""
+    """Clients that send somebody to the pages, and what became of their requests."""
 
-    waits: dict[str, WaitingRequest] = field(default_factory=dict[str, WaitingRequest])
-    approved: list[tuple[Person, tuple[str, ...]]] = field(default_factory=list[Any])
-    refused: list[str] = field(default_factory=list[str])
+    origin: str
+    server: SignInServer
+    http: httpx2.AsyncClient
 
-    def ask(self, **changes: Any) -> str:
-        """A client sends somebody; returns its sealed request."""
-        name = f"request{len(self.waits)}"
-        usual: dict[str, Any] = {
-            "id": name,
-            "client_id": "abc",
-            "client_name": "Desk",
-            "client_host": "",
-            "redirect_uri": REDIRECT,
-            "resource": "https://tools.example.com/mcp",
-            "scopes": ("tools",),
-            "views": ("default",),
-            "state": None,
-            "code_challenge": "",
-            "expires": time.time() + 600,
+    async def ask(
+        self, *views: str, name: str = "Desk", redirect_uri: str = REDIRECT, resource: str = "/mcp"
+    ) -> str:
+        """A new client asks for views, `default` if it names none; returns its sealed request."""
+        metadata = {
+            "client_name": name,
+            "redirect_uris": [redirect_uri],
+            "token_endpoint_auth_method": "none",
         }
-        self.waits[name] = WaitingRequest(**{**usual, **changes})
-        return name
+        registered = await self.http.post(f"{self.origin}/register", json=metadata)
+        assert registered.status_code == 201, registered.text
+        query = {
+            "response_type": "code",
+            "client_id": registered.json()["client_id"],
+            "redirect_uri": redirect_uri,
+            "code_challenge": "x" * 43,
+            "code_challenge_method": "S256",
+            "resource": f"{self.origin}{resource}",
+            "scope": " ".join(views or ("default",)),
+        }
+        sent = await self.http.get(f"{self.origin}/authorize", params=query)
+        assert sent.status_code == 302, sent.text
+        return query_of(sent.headers["location"])["request"]
 
-    def waiting(self, sealed: str) -> WaitingRequest | None:
-        return self.waits.get(sealed)
-
-    async def approve(self, waiting: WaitingRequest, person: Person, views: Sequence[str]) -> str:
-        if not views or not set(views) <= set(waiting.views):
-            raise ValueError
-        self.approved.append((person, tuple(views)))
-        return f"{waiting.redirect_uri}?code=c0de"
-
-    def refuse(self, waiting: WaitingRequest) -> str:
-        self.refused.append(waiting.id)
-        return f"{waiting.redirect_uri}?error=access_denied"
+    @property
+    def approved(self) -> list[tuple[Person, tuple[str, ...]]]:
+        """The people who allowed a client, and the views that they gave."""
+        grants = self.server.state.grants.all()
+        return [(Person(name=one.person, user=one.user), one.views) for one in grants]
 
 
 @dataclass
@@ -141,20 +140,23 @@ async def door(
     sign_in = {} if oidc is None else {"oidc": oidc}
     values: dict[str, Any] = {"public_url": origin, "views": VIEWS, "auth": {"sign_in": sign_in}, **serve}
     made = Serve(**values)
-    registry, requests = PersonRegistry(person_files(folder / "toolbus.yaml")), Requests()
+    registry = PersonRegistry(person_files(folder / "toolbus.yaml"))
     provider = None
     assert made.auth.sign_in is not None
     if made.auth.sign_in.oidc is not None:
         back = f"{made.public_url}/sign-in/callback"
         provider = OidcProvider(made.auth.sign_in.oidc, Secrets(), Seal(bytes(32)), back)
+    state = SignInState(grant_files(folder / "toolbus.yaml"))
+    server = SignInServer(state, made)
     async with gateway_over({"servers": {}}, serve=made) as gateway:
-        pages = PeoplePages(made, registry, requests, provider)
+        pages = PeoplePages(made, registry, server, provider)
         config = gateway.bus.config.model_copy(update={"serve": made})
-        server = HttpServer(App(gateway, access_of(config), beside=[pages]))
-        await server.start(sock)
+        app = App(gateway, access_of(config, sign_in=state), beside=[server, pages])
+        http_server = HttpServer(app)
+        await http_server.start(sock)
         try:
             async with httpx2.AsyncClient(timeout=PATIENCE) as http:
-                yield Door(f"{origin}/sign-in", registry, requests, http)
+                yield Door(f"{origin}/sign-in", registry, Requests(origin, server, http), http)
         finally:
-            await server.close()
+            await http_server.close()
             sock.close()

@@ -113,7 +113,7 @@ async def test_a_look_at_the_link_does_not_use_it_and_its_form_does(tmp_path: Pa
 
 async def test_the_whole_link_can_be_pasted_on_the_way_from_a_client(tmp_path: Path) -> None:
     async with door(tmp_path) as opened:
-        request = opened.requests.ask()
+        request = await opened.requests.ask()
         page = await opened.get(request=request)
         assert "Sign in to connect Desk" in page.text
         link = f" {opened.url}/invite?code={await opened.invite()}\n"

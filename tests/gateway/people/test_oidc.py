@@ -80,7 +80,7 @@ async def test_the_groups_of_a_person_are_views_in_the_order_of_the_config(
     provider: Provider, tmp_path: Path
 ) -> None:
     async with provider.door(tmp_path) as opened:
-        request = opened.requests.ask(views=("default", "research"))
+        request = await opened.requests.ask("default", "research")
         back = await come_back(opened, "ann", request)
         assert (back.status_code, back.headers["location"]) == (303, f"/sign-in?request={request}")
         await opened.consent(request)

@@ -1,14 +1,19 @@
 """Quotas over the workers of several replicas: the server counts the calls that reach it."""
 
 import asyncio
+import json
+import sys
 import time
 from collections import Counter
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.replicas.cluster import Cluster, client, cluster, text_of
+from tests import warm
+from tests.cli.running import environment
+from tests.gateway.replicas.cluster import SERVER, Cluster, Replica, client, cluster, text_of
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400
@@ -18,8 +23,8 @@ _tokens = count(1)
 class Calls:
     """Calls of clients of both eras, each on connections of its own, spread over all replicas."""
 
-    def __init__(self, found: Cluster) -> None:
-        self._urls = [replica.url for replica in found.replicas]
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
         self.allowed = 0
         self.refused: list[dict[str, Any]] = []
         self.lost = 0
@@ -55,7 +60,7 @@ async def counted(found: Cluster, most: int, calls: int, clients: int) -> tuple[
     """Make calls within one day; returns how many of them reached the server."""
     while True:
         began, before = today(), found.written.total()
-        made = Calls(found)
+        made = Calls([replica.url for replica in found.replicas])
         await made.make(calls, clients)
         if began == today():
             return made, found.written.total() - before
@@ -116,3 +121,24 @@ async def test_no_more_calls_run_at_the_same_time_than_are_allowed_by_all_togeth
                 url = found.replicas[number % 2].url
                 response = await caller.call(url, "write", token=f"later-{number}")
                 assert not response["result"].get("isError"), response
+
+
+async def test_workers_without_a_store_share_a_file_and_a_restart_begins_no_new_count(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": [str(SERVER), str(tmp_path / "journal")], "prefix": ""}
+    quotas = [{"per": "server", "per_day": 60}]
+    config = tmp_path / "toolbus.json"
+    config.write_text(json.dumps({"servers": {"journal": server}, "serve": {"workers": 3}, "quotas": quotas}))
+    (tmp_path / "journal").touch()
+    began = today()
+    for number in range(2):
+        log = tmp_path / f"log{number}"
+        words = ["serve", "--http", ":0", "--config", str(config)]
+        process = warm.start("toolbus", words, tmp_path, environment(tmp_path, TOOLBUS_TRUST="1"), log)
+        replica = Replica(process, log)
+        await replica.ready()
+        made = Calls([replica.url])
+        await made.make(40, clients=6)
+        assert made.lost == 0
+        assert await replica.stop() == 0
+    if began == today():  # what a worker did not use, it gave back
+        assert len((tmp_path / "journal").read_text().splitlines()) == 60

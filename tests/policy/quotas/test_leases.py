@@ -99,6 +99,21 @@ async def test_without_the_store_only_what_is_leased_is_used() -> None:
     assert made == 70
 
 
+async def test_what_is_leased_is_kept_while_the_store_does_not_respond() -> None:
+    clock = Clock()
+    values = RemoteCounts(clock)
+    [lease] = calls(values, 1)
+    assert await take(lease, 80) is not None
+    values.is_down = True
+    for _ in range(5):
+        clock.now += 2.0
+        await lease.tidy()
+    for _ in range(9):
+        assert await take(lease, 80) is not None
+    with pytest.raises(Uncountable):
+        await take(lease, 80)
+
+
 async def test_a_block_whose_lease_was_not_confirmed_is_not_used() -> None:
     clock = Clock()
     values = RemoteCounts(clock)
@@ -137,6 +152,53 @@ async def test_a_clock_that_is_behind_does_not_open_a_window_again() -> None:
     late._values = values._values  # pyright: ignore[reportPrivateUsage]  # the same counts, another clock
     [lease] = calls(late, 1)
     assert await take(lease, 1) is None
+
+
+async def test_what_goes_back_late_does_not_add_to_the_next_window() -> None:
+    ahead, behind = Clock(), Clock()
+    values, late = RemoteCounts(ahead), RemoteCounts(behind)
+    late._values = values._values  # pyright: ignore[reportPrivateUsage]  # the same counts, another clock
+    [early], [slow] = calls(values, 1), calls(late, 1)
+    assert await take(slow, 16) is not None
+    ahead.now += MINUTE
+    assert await take(early, 16) is not None
+    await slow.tidy(is_last=True)
+    await early.tidy(is_last=True)
+    made = 1
+    while await take(early, 16) is not None:
+        made += 1
+    assert made == 16
+
+
+async def test_a_return_that_was_not_confirmed_may_have_been_made() -> None:
+    clock = Clock()
+    values = RemoteCounts(clock)
+    lease, other = calls(values, 2)
+    assert await take(lease, 80) is not None
+    values.loses_answers = True
+    await lease.tidy(is_last=True)
+    values.loses_answers = False
+    clock.now += 1.5
+    made = 1
+    for one in (other, lease):
+        while await take(one, 80) is not None:
+            made += 1
+    assert made == 80
+
+
+async def test_a_call_that_is_put_back_during_a_lease_is_not_lost() -> None:
+    clock = Clock()
+    [lease] = calls(RemoteCounts(clock), 1)
+    first, _ = await take(lease, 16), await take(lease, 16)
+    assert first is not None
+    leasing = asyncio.create_task(lease.lease(16))
+    await asyncio.sleep(0)
+    lease.put_back(first)
+    await leasing
+    made = 1
+    while await take(lease, 16) is not None:
+        made += 1
+    assert made == 16
 
 
 async def test_a_damaged_count_refuses_every_call() -> None:

@@ -77,6 +77,19 @@ async def test_a_long_call_keeps_its_place() -> None:
     assert await take(other, 1) is not None
 
 
+async def test_a_place_that_goes_back_is_not_taken_meanwhile() -> None:
+    lease, other = places(RemoteCounts(Clock()), 2)
+    assert await take(lease, 16) is not None  # of two
+    going_back = asyncio.create_task(lease.tidy(is_last=True))
+    await asyncio.sleep(0)
+    assert not lease.take()
+    await going_back
+    running = 1
+    while await take(other, 16) is not None:
+        running += 1
+    assert running == 16
+
+
 async def test_places_are_not_used_beyond_their_lease_without_the_store() -> None:
     clock = Clock()
     values = RemoteCounts(clock)

@@ -7,6 +7,7 @@ link if the server does not speak the legacy era, describes the target different
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
+NOT_OFFERED = -32601
+"""The code of the error for a method that the server does not have: nothing was done."""
+REFUSED_FOR = 600.0
+"""Seconds for which a server gets no second link after it did not open one."""
 Definition: TypeAlias = tuple[Kind, str]
 """The kind and the name of a definition."""
 
@@ -77,15 +82,21 @@ class SecondLink:
         self._owner = owner
         self._clients: set[str] = set()
         """The sessions of the clients that use it."""
-        self._refused: int | None = None
-        """The restarts of the first link at which the server did not open a legacy one."""
+        self._refused: tuple[int, float] | None = None
+        """The restarts of the first link, and the time, at which the server did not open a legacy one."""
         self._memo = Memo()
         self.server: Server | None = None
-        self.subscribed: set[tuple[str, str]] = set()
-        """The subscriptions that were made over it: the session of the client, and the URI."""
+        self._subscribed: dict[tuple[str, str], Server] = {}
+        """The server of each subscription that was made over it, by the session of the client and the URI."""
         self._failed: set[Definition | None] = set()
         """The tools and prompts whose code only knows the modern era."""
         first.requests.send_legacy = self.send
+
+    @property
+    def state(self) -> str | None:
+        """Its state, for people; None if there is none."""
+        link = None if self.server is None else self.server.link
+        return None if link is None else f"{len(self._clients)}, over a link of their own ({link.state})"
 
     async def send(
         self, operation: Operation, send: "Callable[[LinkRequests], Awaitable[ToolResult]]"
@@ -97,20 +108,29 @@ class SecondLink:
         try:
             return await send(server.requests)
         except ServerRejected as rejected:
-            if rejected.code != INTERNAL_ERROR:
+            if rejected.code not in (INTERNAL_ERROR, NOT_OFFERED):
                 raise
             if (target := _target(operation)) is not None:
                 self._failed.add(target)
-            if operation.route == "tools/call" and not repeatable(operation.spec):
+            was_done = rejected.code != NOT_OFFERED and operation.route == "tools/call"
+            if was_done and not repeatable(operation.spec):
                 raise
         return await send(first)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the server did not open one, and has no reason to open one now."""
+        if self._refused is None:
+            return False
+        restarts, at = self._refused
+        return restarts == self._first.link.restarts and time.monotonic() < at + REFUSED_FOR
 
     async def borrow(self, client: str) -> Server | None:
         """Open it for a client, if it is not open; None if the client has to use the first link."""
         first = self._first.link
         if first.era is None:  # a lazy server: its era is known once it is connected
             await first.open()
-        if first.era != "modern" or self._refused == first.restarts:
+        if first.era != "modern" or self._is_refused:
             return None
         if self.server is None:
             try:
@@ -118,6 +138,7 @@ class SecondLink:
             except TooManySessions:
                 return None
             self.server = self._build(self)
+            self.server.requests.check = self.check
         server = self.server
         self._clients.add(client)
         await server.link.open()
@@ -126,23 +147,23 @@ class SecondLink:
         if server.link.state == "ready":
             return server
         if server.link.era is None or server.link.state == "failed":
-            self._refused = first.restarts
+            self._refused = first.restarts, time.monotonic()
             await self.close()
         return None
 
-    async def subscribing(self, operation: Operation, *, is_new: bool) -> Server:
-        """The server where a client subscribes to a resource, or where it did."""
-        key = operation.caller.session, operation.spec.name
-        server = self.server
-        if is_new:
-            server = await self.borrow(key[0]) if operation.prefers_legacy else None
-            if server is not None:
-                self.subscribed.add(key)
-        elif key in self.subscribed:
-            self.subscribed.discard(key)
-        else:
-            server = None
-        return server or self._first
+    async def subscribing(self, operation: Operation) -> Server:
+        """The server where a client subscribes to a resource."""
+        client, uri = operation.caller.session, operation.spec.name
+        server = await self.borrow(client) if operation.prefers_legacy else None
+        if server is None or not server.discovery.subscriptions.are_offered(server.link.session):
+            return self._first
+        self._subscribed[client, uri] = server
+        return server
+
+    def subscribed(self, operation: Operation) -> Server | None:
+        """The server where a client has subscribed to a resource; None if it ended with its link."""
+        server = self._subscribed.pop((operation.caller.session, operation.spec.name), self._first)
+        return server if server in (self._first, self.server) else None
 
     async def leave(self, client: str) -> None:
         """A client has left; the last one closes it."""

@@ -146,8 +146,11 @@ class Servers:
         self._need(operation.server)
         server, uri = self.by_alias[operation.server], operation.spec.name
         is_new = operation.route == SUBSCRIBE
-        if server.second is not None:
-            server = await server.second.subscribing(operation, is_new=is_new)
+        if (second := server.second) is not None:
+            found = await second.subscribing(operation) if is_new else second.subscribed(operation)
+            if found is None:
+                return ToolResult()
+            server = found
         link, subscriptions = server.link, server.discovery.subscriptions
         work = subscriptions.add if is_new else subscriptions.remove
         await link.request(
@@ -447,6 +450,8 @@ class Servers:
         """A legacy client has left: close the second links that nobody needs any longer."""
         seconds = (server.second for server in self.by_alias.values())
         await asyncio.gather(*(second.leave(client) for second in seconds if second is not None))
+        if self.lender is not None:  # it may have borrowed others before
+            await self.lender.leave(client)
 
     @property
     def has_subscriptions(self) -> bool:

@@ -16,6 +16,9 @@ class SessionLimit:
         self._counted: dict[object, Hashable] = {}
         """The sessions with links of their own, and their owners."""
 
+    def __len__(self) -> int:
+        return len(self._counted)
+
     def count(self, session: object, server: str, owner: Hashable = None) -> None:
         """Count a session that needs its own link to a server; `TooManySessions` if it is one too many.
 

@@ -142,14 +142,18 @@ def _audit_words(trail: Mapping[str, JSON]) -> str:
 def _serve_words(serve: Serve) -> str:
     oauth = serve.auth.oauth
     asks = None if oauth is None else oauth.introspection
+    oidc = None if serve.auth.sign_in is None else serve.auth.sign_in.oidc
     ways = [
         *(["keys"] if serve.auth.keys else []),
         *([] if oauth is None else [f"tokens of {oauth.issuer}"]),
+        *([] if serve.auth.sign_in is None else [f"people who sign in at {serve.issuer}"]),
+        *([] if oidc is None else [f"people of {oidc.issuer}"]),
         *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
     ]
     console = "; its console is open to other machines" if serve.console else ""
     console += ", which can add and change servers" if serve.console == "edit" else ""
-    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
+    rest = "; also serves its tools as a REST API" if serve.rest else ""
+    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}{rest}"
 
 
 # A rule of the policy as JSON

@@ -16,6 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from toolbus.cli.options import SharedOptions, suggested
+from toolbus.cli.output.json_log import LOG, JsonFormatter, log_json
 from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.text.text import UNSEEN, exact, rewritten_json, visible
 from toolbus.schema.values import JSON
@@ -134,8 +135,10 @@ class Screen:
             self.out.print(styled(*parts), soft_wrap=not self.out.is_terminal)
 
     def note(self, text: str) -> None:
-        """Print a sentence to stderr, wrapped on a terminal."""
-        self.err.print(visible(suggested(text)), soft_wrap=not self.err.is_terminal)
+        """Print a sentence to stderr, wrapped on a terminal; as a line of the log if that is JSON."""
+        if LOG.is_json:
+            return log_json(suggested(text))
+        return self.err.print(visible(suggested(text)), soft_wrap=not self.err.is_terminal)
 
     def json(self, value: JSON) -> None:
         """Print the JSON document of `--json`."""
@@ -230,11 +233,11 @@ class Screen:
 
     @contextmanager
     def spinner(self, text: str) -> "Generator[Spinner]":
-        """Show a spinner on stderr until the block ends."""
+        """Show a spinner on stderr until the block ends, unless the log is JSON."""
         from toolbus.cli.output.spinner import spinner
 
         before = self._spinner
-        with spinner(self.err, one_line(text)) as self._spinner:
+        with spinner(self.err, one_line(text), is_shown=not LOG.is_json) as self._spinner:
             try:
                 yield self._spinner
             finally:
@@ -268,7 +271,8 @@ def _text(cell: Cell) -> "Text":
 def enable_logging(level: int) -> None:
     """Log to stderr; at DEBUG, also the SDK and HTTP client."""
     names = ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2")
-    formatter = _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
+    text = _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
+    formatter = JsonFormatter() if LOG.is_json else text
     TERMINAL.get().show_log(level, names, formatter)
 
 
@@ -276,7 +280,8 @@ def enable_part_log(part: str, dates: str, who: str = "clients") -> None:
     """Log warnings of one part, such as refused clients, to stderr, in the form of `ServeLog`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: part in Path(record.pathname).parts)
-    handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {who:12}  %(message)s", dates))
+    text = _EscapingFormatter(f"%(asctime)s  {who:12}  %(message)s", dates)
+    handler.setFormatter(JsonFormatter() if LOG.is_json else text)
     logger = logging.getLogger("toolbus")
     logger.setLevel(logging.WARNING)
     logger.addHandler(handler)

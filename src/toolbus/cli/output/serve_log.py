@@ -16,6 +16,7 @@ from toolbus.bus.view import View
 from toolbus.cli.commands.agents.run_store import VARIABLE, chosen_store
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
+from toolbus.cli.output.json_log import LOG, log_json
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.terminal import variables
 from toolbus.config.settings.serve import Serve
@@ -77,8 +78,10 @@ class ServeLog:
         else:
             self._print_line(who, what, style)
 
-    def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
-        """Report what is served; `url` is None over stdio, and `console` if there is no page for people."""
+    def serving(
+        self, bus: View, serve: Serve, url: str | None, console: str | None, rest: str | None
+    ) -> None:
+        """Report what is served; `url` is None over stdio, `console` and `rest` if there is none."""
         states = [status.state for status in bus.servers.values()]
         usable = sum(state in ("ready", "idle") for state in states)
         held = len(bus.held)
@@ -89,6 +92,7 @@ class ServeLog:
                 "held": held,
                 "auth": _ways(serve) if url else [],
                 "console": console,
+                "rest": rest,
             }
             self._print_json({"event": "Serving", **facts})
             return
@@ -104,6 +108,8 @@ class ServeLog:
         self._screen.note(f"serving {where}: {', '.join(parts)}{who}{with_workers}")
         if console is not None:
             self._screen.note(f"console: {console}; 'toolbus console' opens it")
+        if rest is not None:
+            self._screen.note(f"REST API: {rest} describes it")
 
     def _is_news(self, event: Event, user: str) -> bool:
         if not isinstance(event, StateChanged):
@@ -117,10 +123,13 @@ class ServeLog:
         return False
 
     def _print_line(self, who: str, what: str, style: str, at: float | None = None) -> None:
+        if LOG.is_json:
+            worker = {} if self._worker is None else {"worker": self._worker}
+            return log_json(what, style=style, who=who, **worker)
         if self._worker is not None:
             who = f"{who} [{self._worker}]"
         # With the date: a gateway runs for days.
-        self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
+        return self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
 
     def _print_json(self, value: dict[str, JSON]) -> None:
         worker = {} if self._worker is None else {"worker": self._worker}
@@ -129,13 +138,15 @@ class ServeLog:
 
 def _ways(serve: Serve) -> list[str]:
     """How clients prove who they are."""
-    return [*(["keys"] if serve.auth.keys else []), *(["oauth"] if serve.auth.oauth else [])]
+    auth = serve.auth
+    ways = {"keys": auth.keys, "oauth": auth.oauth is not None, "sign_in": auth.sign_in is not None}
+    return [way for way, is_used in ways.items() if is_used]
 
 
 def _who(serve: Serve) -> str:
-    if serve.auth.oauth is not None:
+    if serve.issuer is not None:
         key = "a key or " if serve.auth.keys else ""
-        return f"clients need {key}a token of {serve.auth.oauth.issuer}"
+        return f"clients need {key}a token of {serve.issuer}"
     return "clients need a key" if serve.auth.keys else "open to everyone on this machine"
 
 

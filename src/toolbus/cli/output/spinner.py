@@ -62,7 +62,7 @@ class Spinner:
 
 
 @contextmanager
-def spinner(console: Console, text: str) -> Generator[Spinner]:
+def spinner(console: Console, text: str, *, is_shown: bool = True) -> Generator[Spinner]:
     """Show a spinner on a terminal until the block ends."""
     progress = Progress(
         SpinnerColumn("line" if console.legacy_windows else "dots"),
@@ -71,7 +71,7 @@ def spinner(console: Console, text: str) -> Generator[Spinner]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (is_shown and console.is_terminal),
         # In the background bus, the streams of the process are not those of the command.
         redirect_stdout=TERMINAL.get().has_process,
         redirect_stderr=TERMINAL.get().has_process,

@@ -39,12 +39,14 @@ _LIMITS = (
     "list_within",
     "drain",
 )
-AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "workers", *_LIMITS)
+AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "rest", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _VIEW = re.compile(r"[A-Za-z0-9._~-]+")
+_REST = ("/openapi.json", "/tools", "/calls", "/views")
+"""Paths of the REST API, and of all below them."""
 
 
 def _in_ascii(text: str) -> str:
@@ -217,6 +219,8 @@ class Serve(ServeModel):
     """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
 
     With `true` it is open to other machines; with `edit`, they can also add and change servers."""
+    rest: bool = False
+    """Whether the tools are also a REST API, which `/openapi.json` describes."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that serve, each with its own connections to the servers."""
     max_sessions: Count = 10_000
@@ -351,6 +355,8 @@ class Serve(ServeModel):
             yield "path", "expected a path such as /mcp"
         if f"{self.path}/".startswith("/console/"):
             yield "path", "/console is the path of the page for people; choose another, such as /mcp"
+        if self.rest and f"{self.path}/".startswith(tuple(f"{path}/" for path in _REST)):
+            yield "path", "is a path of the REST API (serve.rest); choose another, such as /mcp"
         if self.auth.sign_in is not None:
             yield from (("path", problem) for problem in taken_path_problem(self.path))
             yield from self._issuer_problems()

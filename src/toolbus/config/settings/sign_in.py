@@ -79,6 +79,8 @@ class SignInSetting(ConfigModel):
     """Seconds after which a person has to sign in again."""
 
     def _check(self) -> None:
+        if not self.invites and self.oidc is None:
+            raise Location().error("nobody could sign in; leave it out, or set oidc", "invites")
         check_scopes(self.scopes)
 
 

@@ -23,7 +23,7 @@ class CredentialHolder:
     """The views that it may use; the first one is its own. Empty if its scopes give it none."""
     expires: float | None = None
     key: str = field(default="", repr=False)
-    """The SHA-256 of the key; empty for a token."""
+    """The SHA-256 of the key, or the grant of a sign-in; empty for a token of another issuer."""
     subject: str = field(default="", repr=False)
     """The digest of what its token grants, if it may be exchanged for another one."""
 
@@ -36,8 +36,10 @@ class CredentialHolder:
 class CredentialDenied(Exception):
     """A credential is not accepted. The reason never quotes it."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_guess: bool = True) -> None:
+        """`is_guess` is false for a credential that was valid once: nobody has guessed it."""
         self.reason = reason
+        self.is_guess = is_guess
         super().__init__(reason)
 
 

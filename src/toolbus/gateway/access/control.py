@@ -27,6 +27,7 @@ from toolbus.gateway.access.identity import NO_SERVERS, ServersBehind, servers_b
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.sign_in.tokens import SignInState, SignInTokens
 
 logger = logging.getLogger("toolbus")
 
@@ -47,7 +48,7 @@ class AccessControl:
         serve: Serve,
         *,
         keys: Keys | None = None,
-        tokens: AccessTokens | None = None,
+        tokens: AccessTokens | SignInTokens | None = None,
         behind: ServersBehind = NO_SERVERS,
         servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -58,6 +59,7 @@ class AccessControl:
         self._servers = servers
         self._keys = keys
         self._tokens = tokens
+        self._sign_in = tokens if isinstance(tokens, SignInTokens) else None
         self._now = now
         self._behind = behind
         self._deciding = (*_DECIDING, *behind.deciding)
@@ -74,7 +76,8 @@ class AccessControl:
         """Decide as another one from now on; who failed before is still throttled."""
         before, self._serve = self._serve, other._serve
         self._servers = other._servers
-        self._hosts, self._behind, self._deciding = other._hosts, other._behind, other._deciding
+        self._hosts, self._sign_in = other._hosts, other._sign_in
+        self._behind, self._deciding = other._behind, other._deciding
         if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
             self._keys, self._tokens = other._keys, other._tokens
         self._admitted.clear()
@@ -121,7 +124,12 @@ class AccessControl:
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
         if principal.key:
-            return self._keys is not None and self._keys.is_current and self._keys.has(principal)
+            is_key = principal.kind == "key"
+            # Not a function: this is asked before each event.
+            found = self._keys if is_key else self._sign_in
+            if found is None or not found.is_current or not found.has(principal):
+                return False
+            return is_key or answers or not self._has_expired(principal)
         if principal.kind == "local":
             return not self._serve.auth.is_needed
         oauth = self._serve.auth.oauth
@@ -129,12 +137,13 @@ class AccessControl:
         return is_known and (answers or not self._has_expired(principal))
 
     def has_revoked(self, principal: Principal) -> bool:
-        return bool(principal.key) and (self._keys is None or not self._keys.has(principal))
+        found = self._keys if principal.kind == "key" else self._sign_in
+        return bool(principal.key) and (found is None or not found.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
-        oauth = self._serve.auth.oauth
-        if oauth is None or not facts.path.startswith(METADATA):
+        issuer, scopes = self._serve.issuer, self._serve.scopes
+        if issuer is None or not facts.path.startswith(METADATA):
             return None
         suffix = facts.path.removeprefix(METADATA)
         prefix = urlsplit(self._serve.public_url or "").path.rstrip("/")
@@ -143,11 +152,11 @@ class AccessControl:
             return None
         body: JSONObject = {
             "resource": self._resource(self._hosts.peer(facts), view),
-            "authorization_servers": [oauth.issuer],
+            "authorization_servers": [issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "toolbus",
         }
-        return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
+        return {**body, "scopes_supported": list(scopes)} if scopes else body
 
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return self._resource(self._hosts.peer(facts), name)
@@ -215,7 +224,8 @@ class AccessControl:
             return Refusal.of(503, "temporarily_unavailable", error.reason, {"retry-after": _RETRY_SECONDS})
         except CredentialDenied as denied:
             self._proven.pop(digest, None)
-            self._throttle.refused(peer.address)
+            if denied.is_guess:
+                self._throttle.refused(peer.address)
             self._log.refused(peer.address, denied.reason)
             return self._challenge(peer, view, denied.reason, error="invalid_token")
         if digest not in self._proven:
@@ -227,15 +237,15 @@ class AccessControl:
     async def _holder(self, credential: str, view: str) -> CredentialHolder:
         if credential.startswith(PREFIX) and self._keys is not None:
             return self._keys.identity(credential)
-        oauth = self._serve.auth.oauth
-        if self._tokens is None or oauth is None:
+        oauth, resource = self._serve.auth.oauth, self._serve.resource
+        tokens = self._sign_in or self._tokens
+        if tokens is None:
             raise CredentialDenied("unknown key")
-        resource = self._serve.resource
-        audiences = {*oauth.audience} or {*filter(None, [resource])}
+        audiences = {*(() if oauth is None else oauth.audience)} or {*filter(None, [resource])}
         if view and resource in audiences:
             # A client that was given the URL of a view asks for tokens for that URL.
             audiences.add(f"{resource}/{quote(view)}")
-        return await self._tokens.identity(credential, audiences)
+        return await tokens.identity(credential, audiences)
 
     def _principal(
         self, identity: CredentialHolder, peer: HttpPeer, view: str, passed: ClientIdentity | None
@@ -266,9 +276,8 @@ class AccessControl:
         self, peer: HttpPeer, view: str, description: str = "", *, status: int = 401, error: str = ""
     ) -> Refusal:
         """The response that says how to get in (RFC 6750, RFC 9728)."""
-        oauth = self._serve.auth.oauth
         facts = {"error": error, "error_description": description}
-        if oauth is None:
+        if self._serve.issuer is None:
             facts = {"realm": "toolbus", **facts}
         else:
             resource = urlsplit(self._resource(peer, view))
@@ -281,8 +290,7 @@ class AccessControl:
 
     def _scopes(self, view: str) -> list[str]:
         """The scopes that give a view; all, if none gives it."""
-        assert self._serve.auth.oauth is not None, "asked only then"
-        scopes = self._serve.auth.oauth.scopes
+        scopes = self._serve.scopes
         wanted = view or self._serve.default_view
         return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
 
@@ -293,15 +301,19 @@ class AccessControl:
 
 
 def access_of(
-    config: BusConfig, secrets: Secrets | None = None, shared: StoredKeys | None = None
+    config: BusConfig,
+    secrets: Secrets | None = None,
+    shared: StoredKeys | None = None,
+    sign_in: SignInState | None = None,
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
-    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys, and there is no
-    file that they could belong to.
+    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys or sign-ins, and
+    there is no file that they could belong to.
     """
     serve = config.gateway
-    keys = tokens = None
+    keys: Keys | None = None
+    tokens: AccessTokens | SignInTokens | None = None
     if serve.auth.keys:
         if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
@@ -310,6 +322,10 @@ def access_of(
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
+    if serve.auth.sign_in is not None:
+        if sign_in is None:
+            raise ConfigError("sign-ins belong to a config file; save it", key="serve.auth.sign_in")
+        tokens = SignInTokens(sign_in, serve)
     aliases = frozenset(config.servers)
     return AccessControl(serve, keys=keys, tokens=tokens, behind=servers_behind(config), servers=aliases)
 

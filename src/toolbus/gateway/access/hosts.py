@@ -17,7 +17,7 @@ from toolbus.core.fast_init import with_fast_init
 from toolbus.gateway.access.admission import RequestFacts
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE)
-_EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
+_EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, location, etag"
 _PREFLIGHT_SECONDS = "600"
 _USUAL_PORTS = {"http": ":80", "https": ":443"}
 

@@ -102,6 +102,10 @@ class Issuer:
             raise CredentialDenied(f"the token is signed with an RSA key of less than {MIN_RSA_BITS} bits")
         return key
 
+    async def check(self) -> None:
+        """Read the keys of the issuer now; AuthFailure if that is not possible."""
+        await self._read_keys()
+
     async def introspect(self, token: str) -> Mapping[str, Any]:
         """What the issuer says about a token; `CredentialDenied` if it is not active."""
         async with self._questions:

@@ -10,9 +10,10 @@
 A server that speaks both eras is a legacy one for legacy clients that can be asked (`bus/engine/eras.py`).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeAlias
 
 from toolbus.bus.catalog.exposure import RUN_CODE
 from toolbus.bus.inner import calls_of
@@ -55,7 +56,8 @@ from toolbus.shape.render import rendered
 
 _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
-_ACTIONS = ("accept", "decline", "cancel")
+ACTIONS = ("accept", "decline", "cancel")
+Ending: TypeAlias = Callable[[Callable[[], Awaitable[ToolResult]]], Coroutine[Any, Any, ToolResult]]
 
 
 class LendingClient:
@@ -149,6 +151,29 @@ class ClientCalls:
         finally:
             slot.release()
 
+    def begin(self, request: ClientRequest, target: RequestTarget, ended: Ending) -> ParkedCall:
+        """Begin a call of a client that comes back for the result, and to answer what it is asked.
+
+        `ended` makes the call, and may change its result or its error.
+        """
+        about = f"{request.method} of {target.name!r}"
+        call = ParkedCall(self._parked, request.exchange, about, request.exchange.capabilities)
+        call.reports.exchange = None
+        call.start(ended(partial(self._made, request, target, call)))
+        return call
+
+    async def _made(self, request: ClientRequest, target: RequestTarget, call: ParkedCall) -> ToolResult:
+        if target.spec.route == "tools/call":
+            result = await self._driven(request, target, call, call.reports, task=call)
+            return result if request.client.budget is None else _shortened(result, request.client.budget)
+        slot = self._slot(request, target) or await self._turn(request, target)
+        try:
+            if target.spec.route == RUN_CODE:
+                return await _finished_script(request, target, call)
+            return await calls_of(request.client.view).run(target.spec, target.arguments, keep=False)
+        finally:
+            slot.release()
+
     async def _run_script(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         """What a script returns, once the client has answered what a call in it asks.
 
@@ -165,10 +190,7 @@ class ClientCalls:
                 return self._rounds.needs_input(request, target, result.pending)
             return as_sent(result)
         client = SessionClient(request.session, request.exchange.channel)
-        result = await _started_script(request, target, client.capabilities)
-        while (pending := result.pending) is not None:  # a script makes only so many calls
-            result = await _resumed_script(request, pending, await _answers(client, pending, "in a script"))
-        return as_sent(result)
+        return as_sent(await _finished_script(request, target, client))
 
     # Modern clients
 
@@ -445,6 +467,14 @@ async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str,
     return answers
 
 
+async def _finished_script(request: ClientRequest, target: RequestTarget, client: McpClient) -> ToolResult:
+    """The result of a script, once the client has answered its questions."""
+    result = await _started_script(request, target, client.capabilities)
+    while (pending := result.pending) is not None:  # a script makes only so many calls
+        result = await _resumed_script(request, pending, await _answers(client, pending, "in a script"))
+    return result
+
+
 async def _started_script(
     request: ClientRequest, target: RequestTarget, capabilities: JSONObject
 ) -> ToolResult:
@@ -469,6 +499,6 @@ async def _resumed_script(request: ClientRequest, pending: Pending, responses: J
 def _answer(response: JSONObject) -> Answer:
     action: JSON = response.get("action")
     content: JSON = response.get("content")
-    if action not in _ACTIONS or not (content is None or is_object(content)):
+    if action not in ACTIONS or not (content is None or is_object(content)):
         raise ProtocolError(INVALID_PARAMS, "an answer needs an action, and its content as an object")
     return Answer(action=action, content=content)

@@ -113,6 +113,13 @@ class ParkedCall:
             raise
         return True
 
+    async def news(self) -> None:
+        """Wait until it is over, or has other questions than now."""
+        known = set(self.questions)
+        while not self.done and (not self.questions or self.questions.keys() == known):
+            self._changed.clear()
+            await self._changed.wait()
+
     async def _has_asked_all(self) -> bool:
         """Wait a moment for questions that the server asks at the same time; False if others came."""
         known = set(self.questions)

@@ -13,7 +13,7 @@ from toolbus.core.values.errors import ServerRejected, StoreError, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
-from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError, protocol_error
+from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError, over_quota, protocol_error
 from toolbus.gateway.replicas.sessions import SharedTasks, StoredTask
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
@@ -70,6 +70,29 @@ class ClientTasks:
         if self._shared is not None:
             await self._shared.put(_stored(call))
             call.on_end = lambda: self._ended(call)
+
+    async def adopt(self, call: ParkedCall) -> None:
+        """Make a task of a call that has begun: its client comes back for it."""
+        if not self._parked.keep(call):
+            call.cancel()
+            raise over_quota("max_tasks", "you have too many tasks and calls that wait for an answer")
+        call.is_task = True
+        try:
+            await self.prepare(call)
+        except BaseException:
+            call.cancel()
+            self._parked.drop(call)
+            raise
+        if call.done:  # before others could know of it
+            call.on_end()
+
+    async def end(self, call: ParkedCall | StoredTask) -> None:
+        """End a task for good: nobody can ask for it any more, and its client has room for another one."""
+        if isinstance(call, ParkedCall):
+            call.cancel()
+            self._parked.drop(call)
+        if self._shared is not None:
+            await self._shared.remove(call.id)
 
     def _ended(self, call: ParkedCall) -> None:
         if not self._has_closed:  # else it was ended by us, and not by its client

@@ -45,6 +45,8 @@ from toolbus.gateway.protocol.words import BUSY, INTERNAL_ERROR, WrongReplica
 from toolbus.gateway.replicas.peers import ReplicaPeer
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.rest.front import RestFront, RestPath
+from toolbus.gateway.rest.problems import CallProblem, problem_answer, respond
 from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
@@ -58,6 +60,7 @@ _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 _NO_STORE = "the database of this gateway does not respond; try again later"
+_LEAVING = "this gateway is stopping; try again"
 _MOVING = "the replica that has this session or call is not known; try again"
 _METRICS_SECONDS = 5.0
 """How long another worker may take for its metrics."""
@@ -129,11 +132,17 @@ class App:
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
         self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
+        self._rest: RestFront | None = None
         self._pages: dict[str, Page] = {
             "/healthz": self._health,
             "/readyz": self._ready,
             "/metrics": self._metrics_page,
         }
+
+    def offer_rest(self, public_url: Callable[[], str | None]) -> None:
+        """Offer the REST API; `public_url` finds the URL of the gateway, if it is known."""
+        parts = self.gateway, self.metrics, self.limits, self._in_flight
+        self._rest = RestFront(*parts, self, public_url)
 
     async def serve(self, http: HttpRequest) -> None:
         """Answer one request."""
@@ -143,7 +152,7 @@ class App:
         path = http.facts.path
         if self.cards is not None and self.cards.covers(path):
             await self.cards.serve(http, self._access)
-        elif path == self._path or path.startswith(self._below):
+        elif path == self._path or path.startswith(self._below) or self._rest_path(http) is not None:
             await self._mcp(http)
         elif path == CONSOLE or path.startswith(_BELOW_CONSOLE):
             await self._console_page(http)
@@ -204,7 +213,11 @@ class App:
             http.cors = encoded_headers(self._access.cors(facts))
             if method == "OPTIONS":
                 return await self._preflight(http)
-        admitted = await self._access.admit(facts)
+        if self._rest is not None and (place := self._rest_path(http)) is not None:
+            # Clients of the view are admitted.
+            http.is_rest = True
+            http.admitted_by = replace(facts, path=f"{self._below}{place.view}" if place.view else self._path)
+        admitted = await self._access.admit(http.admitted_by)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         http.principal, http.access = admitted, self._access
@@ -234,6 +247,8 @@ class App:
 
     async def _admitted_mcp(self, http: HttpRequest) -> None:
         method = http.facts.method
+        if self._rest is not None and self._rest_path(http) is not None:
+            return await self._rest.serve(http)
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":
@@ -242,11 +257,11 @@ class App:
             return await http.respond(405, headers=((b"allow", b"POST"),))
         is_new = method == "GET" and "last-event-id" not in http.headers
         if is_new and self.is_draining and self.gateway.replicas is not None:
-            return await self._leave_to_others(http, b"", None)
+            return await self.leave_to_others(http, b"", None)
         if method == "GET":
-            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.listen, http))
+            return await self.here_or_elsewhere(http, b"", None, partial(self._legacy.listen, http))
         if method == "DELETE":
-            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.delete, http))
+            return await self.here_or_elsewhere(http, b"", None, partial(self._legacy.delete, http))
         return await http.respond(405, headers=((b"allow", b"GET, POST, DELETE"),))
 
     async def _preflight(self, http: HttpRequest) -> None:
@@ -262,7 +277,11 @@ class App:
     async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
         """Send a refusal, which whoever decided it has logged."""
         self.metrics.refused[_KINDS.get(refusal.status, OTHER)] += 1
-        await http.refuse(refusal)
+        await (http.refuse(refusal) if self._rest_path(http) is None else RestFront.refuse(http, refusal))
+
+    def _rest_path(self, http: HttpRequest) -> RestPath | None:
+        """The REST endpoint of a request; None if it is about something else."""
+        return None if self._rest is None else self._rest.place(http.facts.path)
 
     async def _asker(self, http: HttpRequest) -> Principal | Refusal:
         """The principal of a request for a page beside the MCP endpoint; its users may read it."""
@@ -309,7 +328,7 @@ class App:
         if kind is None or (kind == "response" and is_modern):
             return await _refuse_message(http, 400, f"the body must be {ONE_MESSAGE}")
         if kind == "request" and self.is_draining:
-            return await self._leave_to_others(http, body, message["id"])
+            return await self.leave_to_others(http, body, message["id"])
         if kind == "notification" and is_modern:
             return await self._modern.notified(http)
         if self.gateway.replicas is None:
@@ -321,11 +340,11 @@ class App:
             work = partial(self._legacy.initialize, http, message["id"], message.get("params"))
         else:
             work = partial(self._legacy.serve, http, message)
-        return await self._here_or_elsewhere(http, body, request_id, work)
+        return await self.here_or_elsewhere(http, body, request_id, work)
 
     # Other replicas
 
-    async def _here_or_elsewhere(
+    async def here_or_elsewhere(
         self,
         http: HttpRequest,
         body: bytes,
@@ -353,7 +372,7 @@ class App:
             return await _refuse_for_now(http, request_id, _NO_STORE)
         return await _refuse_for_now(http, request_id, _MOVING)
 
-    async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
+    async def leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
         """This gateway ends: another replica answers the request, if there is one."""
         replicas = self.gateway.replicas
         if replicas is not None and http.relayed:
@@ -364,7 +383,10 @@ class App:
             for peer in others:
                 if await replicas.passed_on(http, body, peer.id, request_id):
                     return None
-        return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
+        http.keeps_alive = False
+        if http.is_rest:
+            return await _refuse_for_now(http, request_id, _LEAVING)
+        return await http.respond(503, headers=_RETRY)
 
     # Other pages
 
@@ -399,7 +421,11 @@ class App:
         admitted = await self._asker(http)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
-        gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
+        gauges = {
+            "sessions": len(self.gateway.sessions),
+            "connections": self.connections(),
+            "second_links": len(tenant_of(self.gateway.bus).engine.second_links),
+        }
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
         quotas = tenant_of(self.gateway.bus).engine.enforcement.quotas.totals
@@ -430,8 +456,10 @@ class App:
 
 
 async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reason: str) -> None:
+    if http.is_rest:
+        return await respond(http, problem_answer(CallProblem(503, "unavailable", reason, retryAfter=1)))
     error: JSONObject = {"code": INTERNAL_ERROR, "message": reason, "data": {"retryAfter": 1}}
-    await http.respond_error(503, error, request_id, _RETRY)
+    return await http.respond_error(503, error, request_id, _RETRY)
 
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
@@ -526,7 +554,7 @@ class AdmittedClients:
             if token and self._access.is_current(http.principal):
                 by_token.setdefault(token, []).append(http)
         for requests in by_token.values():
-            found = await self._access.admit(requests[0].facts)
+            found = await self._access.admit(requests[0].admitted_by)
             if isinstance(found, Refusal) and found.status in (401, 403):
                 for http in requests:
                     if not http.is_abandoned:

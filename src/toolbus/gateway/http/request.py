@@ -32,7 +32,7 @@ _SSE_HEADERS = (
 )
 _DISMISSED = ((b"www-authenticate", b"Bearer"), (b"content-length", b"0"))
 _STATUS_LINES = {int(one): f"HTTP/1.1 {int(one)} {one.phrase}\r\n".encode() for one in HTTPStatus}
-
+_WITHOUT_BODY = (204, 304)
 
 LARGE = 64 * 1024
 """Bytes of a body from which on it is read only if there is room for it."""
@@ -100,6 +100,10 @@ class HttpRequest:
         self.facts = RequestFacts(
             method=method, path=path, headers=headers, address=connection.address, scheme=connection.scheme
         )
+        self.admitted_by = self.facts
+        """The facts that decide who is admitted: for the REST API, with the path of the view."""
+        self.is_rest = False
+        """Whether it is for the REST API, whose clients expect problems and not JSON-RPC."""
         self.query = b""
         """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
@@ -215,8 +219,8 @@ class HttpRequest:
         return b"".join(chunks)
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        head = self._head(status, (*headers, *self.cors, length))
+        length = () if status in _WITHOUT_BODY else ((b"content-length", b"%d" % len(body)),)
+        head = self._head(status, (*headers, *self.cors, *length))
         await self._write(head if self.facts.method == "HEAD" else head + body, is_last=True)
 
     async def respond_json(self, status: int, value: JSON, headers: Headers = ()) -> None:
@@ -279,7 +283,7 @@ class HttpRequest:
             lines.append(b"%s: %s\r\n" % (name, value))
         if not self.keeps_alive:
             lines.append(b"connection: close\r\n")
-        if not has_length and self._version != "1.0":
+        if not has_length and status not in _WITHOUT_BODY and self._version != "1.0":
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")

@@ -18,7 +18,7 @@ from toolbus.console.editing.fields import Fields
 from toolbus.core.values.errors import StoreError
 from toolbus.gateway.access.admission import Admission
 from toolbus.gateway.access.hosts import Hosts
-from toolbus.gateway.http.request import Headers, HttpRequest
+from toolbus.gateway.http.request import Headers, HttpRequest, NoRoom
 from toolbus.gateway.people.oidc import FLOW_SECONDS, OidcProvider, OidcRefused
 from toolbus.gateway.people.pages import STYLE, SignInPages, granted
 from toolbus.gateway.people.registry import BROWSER, BROWSER_SECONDS, INVITE, PersonEntry, PersonRegistry
@@ -99,21 +99,24 @@ class PeoplePages:
             fields = Fields(http.query if is_read else await self._form(http))
         except ValueError:
             return await self._refuse(http, 400, "Not like that", "That form cannot be read.")
+        except NoRoom:
+            return await self._refuse(http, 413, "Not like that", "That form is too large.")
         except PermissionError:
             return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
         try:
+            await self._requests.open()
             await answer(http, fields)
-        except (OSError, StoreError) as error:
+        except (OSError, ValueError, StoreError) as error:
             logger.warning("nobody can sign in now: %s", error)
             await self._refuse(http, 503, "Not now", "People cannot sign in at the moment. Try again later.")
 
     async def _form(self, http: HttpRequest) -> bytes:
-        """A form of one of our pages; PermissionError if another page sent it."""
+        """A form of one of our pages; PermissionError if another page sent it, `NoRoom` if it is large."""
         if not self._hosts.is_own_page(http.facts):
             raise PermissionError
         if http.headers.get("content-type", "").split(";")[0].strip().lower() != _FORM:
             raise ValueError
-        return await http.body()
+        return await http.body(lambda _: False)
 
     # Who it is
 

@@ -4,6 +4,7 @@ A sealed cookie has what the provider must send back, so a response for another 
 provider is named three times, and each time must be the same: in its metadata, the response and the token.
 """
 
+import asyncio
 import base64
 import hmac
 import secrets
@@ -24,6 +25,7 @@ from toolbus.core.values.errors import SecretMissing
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import CredentialDenied, CredentialUndecided
 from toolbus.gateway.access.tokens import (
+    AGAIN_SECONDS,
     KEEP_SECONDS,
     LEEWAY,
     Issuer,
@@ -80,6 +82,8 @@ class OidcProvider:
         self._clock = clock
         self._found: AuthorizationServer | None = None
         self._read = 0.0
+        self._asked = float("-inf")
+        self._reading = asyncio.Lock()
 
     @property
     def host(self) -> str:
@@ -108,7 +112,7 @@ class OidcProvider:
         try:
             await self._issuer.fetch.check_page(url)
         except AuthFailure as failure:
-            raise OidcRefused(f"{self.host} cannot be used to sign in: {failure}.") from None
+            raise self._unusable(failure) from None
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}", f"{sealed}.{request}"
 
     async def finish(self, cookie: str, response: Fields) -> OidcResult:
@@ -129,7 +133,7 @@ class OidcProvider:
         try:
             claims = await self._claims(server, response.get("code"), flow)
         except (AuthFailure, SecretMissing, CredentialDenied, CredentialUndecided) as failure:
-            raise OidcRefused(f"{self.host} cannot be used to sign in now: {failure}.") from None
+            raise self._unusable(failure) from None
         return self._person(claims, request)
 
     async def _claims(self, server: AuthorizationServer, code: str, flow: JSONObject) -> Mapping[str, Any]:
@@ -194,18 +198,26 @@ class OidcProvider:
         return OidcResult(person=person, views=views, request=request)
 
     async def _server(self) -> AuthorizationServer:
-        if self._found is None or self._clock() - self._read > KEEP_SECONDS:
-            try:
-                self._found = await self._issuer.server()
-            except AuthFailure as failure:
-                raise OidcRefused(f"{self.host} cannot be used to sign in now: {failure}.") from None
-            self._read = self._clock()
-        return self._found
+        """The provider by its metadata, which is asked for now and then only: anyone can come here."""
+        async with self._reading:
+            if self._found is None or self._clock() - self._read > KEEP_SECONDS:
+                if self._clock() - self._asked < AGAIN_SECONDS:
+                    raise self._unusable("it did not respond a moment ago")
+                self._asked = self._clock()
+                try:
+                    self._found = await self._issuer.server()
+                except AuthFailure as failure:
+                    raise self._unusable(failure) from None
+                self._read = self._clock()
+            return self._found
+
+    def _unusable(self, reason: object) -> OidcRefused:
+        return OidcRefused(f"{self.host} cannot be used to sign in now: {reason}.")
 
     async def _endpoint(self, name: str) -> str:
         url = (await self._server()).endpoint(name)
         if url is None:
-            raise OidcRefused(f"{self.host} cannot be used to sign in: its metadata has no {name}.")
+            raise self._unusable(f"its metadata has no {name}")
         return url
 
 

@@ -35,7 +35,8 @@ class SignInPages:
         url = element("code", self.endpoint, class_="breakable")
         return self._page(
             f"Signed in as {entry.person.name}",
-            element("p", "Add a connector with this URL to your client. It then brings you back here:"),
+            element("p", "If a client sent you here before, go back to that page and reload it."),
+            element("p", "To connect another client, add a connector with this URL to it:"),
             element("p", url),
             facts({"Views": ", ".join(entry.views)}),
             self._leave(token, "", "Sign out"),

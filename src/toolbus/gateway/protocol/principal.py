@@ -30,7 +30,7 @@ class Principal:
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
     key: str = field(default="", repr=False)
-    """The SHA-256 of its key; empty for a token, and without authentication."""
+    """The SHA-256 of its key, or the grant of its sign-in; empty for others."""
     passed: ClientIdentity | None = field(default=None, repr=False)
     """Its forwarded identity; None if no server needs it."""
 

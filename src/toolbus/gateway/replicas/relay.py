@@ -29,6 +29,7 @@ from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, f
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.peers import ReplicaPeer
+from toolbus.gateway.rest.problems import CallProblem, problem_answer, respond
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
 
@@ -370,10 +371,11 @@ async def _copy(
 
 
 async def _respond_unknown(http: HttpRequest, request_id: str | int | None) -> None:
+    if http.is_rest:
+        return await respond(http, problem_answer(CallProblem(502, "connection_lost", UNKNOWN, sent=True)))
     if request_id is None:
-        await http.respond(502)
-    else:
-        await http.respond_json(200, _unknown(request_id))
+        return await http.respond(502)
+    return await http.respond_json(200, _unknown(request_id))
 
 
 def _unknown(request_id: str | int) -> JSONObject:

@@ -262,6 +262,10 @@ class SharedTasks:
             if await self._store.replace(TASK, task.id, mark, _value(task), _left(task)):
                 return task
 
+    async def remove(self, name: str) -> None:
+        """Forget a task; a result that comes later is not stored."""
+        await self._store.remove(TASK, name)
+
     async def settled(self, task: StoredTask) -> StoredTask:
         """The task; one that runs in a replica which has ended has failed, for good."""
         replica = task.id.partition(".")[0]

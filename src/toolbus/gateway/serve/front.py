@@ -37,6 +37,7 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.console import open_console
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import WILDCARDS, Replica, replica_socket
+from toolbus.gateway.serve.sign_in import SignInFront
 from toolbus.gateway.serve.workers import GatewayWorker
 from toolbus.state.files import config_place, state_folder
 from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal, carried_forms, kept_seal
@@ -65,13 +66,14 @@ class HttpFront:
         self._program = program
         self._log = program.report
         self._replica = replica
+        self.seal, self.spent = _carried(config, self._log, replica)
+        """For what clients carry, and the approvals in it that were used."""
+        self._sign_in = SignInFront(config, replica, self.seal)
         self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
         self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
         self.seconds_to_end = serve.drain + (0.0 if config.store is None else config.store.notice)
-        self.seal, self.spent = _carried(config, self._log, replica)
-        """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             self._log.add_line("serve", warning, "yellow")
 
@@ -82,7 +84,8 @@ class HttpFront:
         """
         assert config.serve is not None, "the caller sets it"
         serve = config.serve.staying_as(self.settings)
-        access = self._access_of(config.model_copy(update={"serve": serve}))
+        fresh = config.model_copy(update={"serve": serve})
+        access = self._access_of(fresh)
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
         later += ["store"] if config.store != self._config.store else []
@@ -93,6 +96,7 @@ class HttpFront:
             if self._replica is not None:
                 self._replica.replicas.peers.servers = tuple(sorted(config.servers))
             self._access.use(access)
+            self._sign_in.use(fresh)
             self._show_keys()
             names = {before.default_view, serve.default_view, *before.views, *serve.views}
             changed = {name for name in names if before.view(name) != serve.view(name)}
@@ -103,7 +107,8 @@ class HttpFront:
         return use
 
     def _access_of(self, config: BusConfig) -> AccessControl:
-        return access_of(config, shared=None if self._replica is None else self._replica.keys)
+        shared = None if self._replica is None else self._replica.keys
+        return access_of(config, shared=shared, sign_in=self._sign_in.state)
 
     @property
     def replicas(self) -> Replicas | None:
@@ -120,6 +125,12 @@ class HttpFront:
     def url(self) -> str:
         """The URL of the MCP endpoint, with the real port."""
         return f"{self._origin(self.settings.address[0])}{self.settings.path}"
+
+    @property
+    def rest_url(self) -> str | None:
+        """The URL of the document about the REST API; None if there is none."""
+        origin = (self.settings.public_url or self._origin(self.settings.address[0])).rstrip("/")
+        return f"{origin}/openapi.json" if self.settings.rest else None
 
     @property
     def console_url(self) -> str | None:
@@ -205,14 +216,25 @@ class HttpFront:
             drain_seconds=serve.drain,
         )
         workers = self._workers
-        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        app = self._app = App(
+            gateway,
+            self._access,
+            limits,
+            path=serve.path,
+            console=console,
+            workers=workers,
+            beside=(self._sign_in,),
+        )
+        if serve.rest:
+            app.offer_rest(lambda: self._followed.public_url)
         if serve.cards:
             app.cards = ServerCards(lambda: self._followed, lambda: gateway.bus.config.servers)
-        self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         async with AsyncExitStack() as stack:
             stack.callback(self._socket.close)
             stack.push_async_callback(server.close)
+            stack.push_async_callback(self._sign_in.close)
+            await self._sign_in.start()
             if self._replica is not None:
                 await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls, workers)

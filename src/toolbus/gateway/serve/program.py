@@ -28,8 +28,10 @@ class ServeReport(Protocol):
         """Report something else."""
         ...
 
-    def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
-        """Report what is served; `url` is None over stdio, and `console` if there is no console."""
+    def serving(
+        self, bus: View, serve: Serve, url: str | None, console: str | None, rest: str | None
+    ) -> None:
+        """Report what is served; `url` is None over stdio, `console` and `rest` if there is none."""
         ...
 
 

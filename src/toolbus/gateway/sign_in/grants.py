@@ -40,7 +40,7 @@ class Grant:
     """The views that it may use, its own first."""
     created: float
     expires: float
-    """The time when a person has to sign in again, as seconds since the epoch; soon, until the code is used."""
+    """The time when a person has to sign in again; soon, until the code is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

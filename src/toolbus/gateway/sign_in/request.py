@@ -69,6 +69,10 @@ class WaitingRequest:
 class AuthorizationRequests(Protocol):
     """The requests of clients that wait for a person."""
 
+    async def open(self) -> None:
+        """Read the keys; OSError, ValueError or StoreError if that is not possible."""
+        ...
+
     def waiting(self, sealed: str) -> WaitingRequest | None:
         """The request in the parameter `REQUEST`; None if it is not ours or has expired."""
         ...

@@ -98,6 +98,11 @@ class Uncountable(Exception):
 
     after = _STORE_AGAIN
 
+    def __init__(self, problem: str, *, may_be_written: bool = False) -> None:
+        self.may_be_written = may_be_written
+        """Whether the change may have been made all the same."""
+        super().__init__(problem)
+
 
 class UsedUp(Exception):
     """No call is left; try again after `after` seconds."""
@@ -135,35 +140,36 @@ class SharedCount:
         self.mutex = asyncio.Lock()
         self._lost_until = 0.0
         self._lost = ""
+        self._is_writing = False
 
     def now(self) -> float:
         return self._place.values.now()
 
     async def change(self, edit: Edit) -> None:
         """Change the count; `Uncountable` if that is not possible, or its outcome is not known."""
-        now = self.now()
-        if now < self._lost_until:  # not every call waits for a store that does not respond
+        if self.now() < self._lost_until:  # not every call waits for a store that does not respond
             raise Uncountable(self._lost)
+        self._is_writing = False
         try:
             await self._change(edit)
         except (StoreError, OSError, ValueError) as error:
-            self._lost_until = self.now() + 1.0
-            self._lost = str(error)
-            raise Uncountable(self._lost) from error
+            self._lost_until, self._lost = self.now() + 1.0, str(error)
+            raise Uncountable(self._lost, may_be_written=self._is_writing) from error
 
     async def _change(self, edit: Edit) -> None:
         values, name = self._place.values, self._place.name
-        stored = self._last
+        stored, self._last = self._last, None
         for number in range(_TRIES):
             if number or stored is None:
                 stored = await values.get(QUOTA, name)
             record = {} if stored is None else _record(stored)
             seconds = edit(record)
             new = json.dumps({**self._place.facts, **record}).encode()
+            self._is_writing = True
             if await values.swap(QUOTA, name, stored, new, seconds):
                 self._last = new
                 return
-            self._last = None
+            self._is_writing = False
             await asyncio.sleep(random.uniform(0, min(0.001 * 2**number, _LONGEST_PAUSE)))
         raise StoreError(name, "its count changes too often", "try again")
 
@@ -242,7 +248,7 @@ class CallLease(SharedCount):
             if surplus > 0:
                 self._left -= surplus
                 await self._give_back(surplus, self._until, now)
-            return self._left > 0 or used > 0
+            return self._left > 0
 
     async def _give_back(self, surplus: int, until: float, now: float) -> None:
         def edit(record: dict[str, Any]) -> float:
@@ -250,10 +256,12 @@ class CallLease(SharedCount):
                 record["granted"] -= surplus
             return max(float(record.get("until", now)) - now, 0.0) + _KEPT
 
+        self._last = None  # so that a store is asked first whether it responds
         try:
             await self.change(edit)
-        except Uncountable:  # it may have gone back, or not: nobody uses it in this window
-            return
+        except Uncountable as error:
+            if not error.may_be_written and until == self._until:
+                self._left += surplus  # else nobody uses them in this window
 
 
 class PlaceLease(SharedCount):

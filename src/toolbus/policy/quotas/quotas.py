@@ -139,7 +139,7 @@ class Quotas:
         """The rules that count the calls of a tool."""
         self.leases: dict[tuple[str, str, str], CallLease | PlaceLease] = {}
         self._tidying: asyncio.Task[None] | None = None
-        self._giving: set[asyncio.Task[bool]] = set()
+        self._working: set[asyncio.Task[Any]] = set()
         self._forgotten = float("-inf")
 
     def use(self, configs: tuple[CallQuota, ...]) -> None:
@@ -258,7 +258,7 @@ class Quotas:
         self._start_tidying()
         rule, kind = count.rule, count.kind
         try:
-            await count.lease.lease(rule.limits[kind])
+            await self._finished(count.lease.lease(rule.limits[kind]))
         except UsedUp as error:
             raise self._refusal(
                 operation, count, rule.reason(kind, count.subject), kind, error.after
@@ -279,10 +279,19 @@ class Quotas:
     async def _release(self, places: list[PlaceLease]) -> None:
         for one in places:
             if one.release():
-                task = asyncio.create_task(one.tidy(), name="toolbus quotas")
-                self._giving.add(task)
-                task.add_done_callback(self._giving.discard)
-                await asyncio.shield(task)
+                await self._finished(one.tidy())
+
+    async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that is finished even if its caller is cancelled: its outcome is known then."""
+        task = asyncio.create_task(work, name="toolbus quotas")
+        self._working.add(task)
+        task.add_done_callback(self._forget_task)
+        return await asyncio.shield(task)
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self._working.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may ask for it
 
     # What is not used goes back
 
@@ -296,7 +305,7 @@ class Quotas:
         while self.leases:
             await asyncio.sleep(TICK)
             for key, lease in tuple(self.leases.items()):
-                if not await lease.tidy() and not lease.users:
+                if not await self._finished(lease.tidy()) and not lease.users:
                     del self.leases[key]
 
     async def _forget(self) -> None:
@@ -310,7 +319,7 @@ class Quotas:
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)
-        await asyncio.gather(*self._giving, return_exceptions=True)
+        await asyncio.gather(*self._working, return_exceptions=True)
         await asyncio.gather(*(lease.tidy(is_last=True) for lease in self.leases.values()))
         self.leases = {}
 
@@ -343,24 +352,24 @@ class FileCounts:
         self.now = values.now
 
     async def get(self, kind: str, name: str) -> bytes | None:
-        return await self._in_thread(self._values.get(kind, name))
+        return await self._in_thread(lambda: self._values.get(kind, name))
 
     async def swap(
         self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool:
-        return await self._in_thread(self._values.swap(kind, name, old, new, seconds))
+        return await self._in_thread(lambda: self._values.swap(kind, name, old, new, seconds))
 
     async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
-        return await self._in_thread(self._values.add(kind, name, value, seconds))
+        return await self._in_thread(lambda: self._values.add(kind, name, value, seconds))
 
     async def remove(self, kind: str, name: str) -> bool:
-        return await self._in_thread(self._values.remove(kind, name))
+        return await self._in_thread(lambda: self._values.remove(kind, name))
 
     async def items(self, kind: str) -> dict[str, bytes]:
-        return await self._in_thread(self._values.items(kind))
+        return await self._in_thread(lambda: self._values.items(kind))
 
-    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.to_thread(self._values.wait, work)
+    async def _in_thread(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await asyncio.to_thread(lambda: self._values.wait(begin()))
 
 
 def file_counts(config_file: str) -> FileCounts:

@@ -19,8 +19,9 @@ from toolbus.cli.chat.models import choose_model
 from toolbus.cli.command import Invocation, command
 from toolbus.cli.commands.agents.run_store import Store, durable_settings, load_durable
 from toolbus.cli.errors import Usage
+from toolbus.cli.output.json_log import use_log_format
 from toolbus.cli.output.screen import Screen, enable_logging, picked
-from toolbus.cli.parameters import Model
+from toolbus.cli.parameters import LogFormatOption, Model
 from toolbus.cli.session import command_line
 from toolbus.cli.terminal import working_folder
 from toolbus.core.values.errors import ToolbusError
@@ -63,6 +64,7 @@ async def worker(
         ),
     ] = None,
     store: Store = None,
+    log_format: LogFormatOption = None,
 ) -> int:
     """Execute durable runs until stopped.
 
@@ -70,6 +72,7 @@ async def worker(
     approvals, name and store. The first Ctrl-C or SIGTERM lets calls in flight end; other workers
     continue its runs.
     """
+    use_log_format(log_format)
     _ = own.screen  # first, because it shows the log
     if not own.settings.verbose:
         enable_logging(logging.WARNING)  # nobody else reports what happens to its runs

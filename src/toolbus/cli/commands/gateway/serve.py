@@ -10,15 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, target_command
-from toolbus.cli.errors import Usage
-from toolbus.cli.parameters import duration
+from toolbus.cli.command import CommandResult, Invocation, target_command
+from toolbus.cli.errors import FAILED, Usage
+from toolbus.cli.output.json_log import use_log_format
+from toolbus.cli.output.screen import picked
+from toolbus.cli.parameters import LogFormatOption, duration
+from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
+from toolbus.schema.values import JSON
 
 if TYPE_CHECKING:
     from toolbus.config import BusConfig
     from toolbus.config.settings.serve import Serve
     from toolbus.gateway.serve.service import Chosen
+
+
+_Check = Annotated[
+    bool,
+    typer.Option("--check", help="Check everything that it needs, without listening; exit 1 on an error."),
+]
+_Online = Annotated[
+    bool, typer.Option("--online", help="With --check, reach the store, the issuer and the servers.")
+]
 
 
 @target_command
@@ -59,18 +72,56 @@ def serve(
             help="How many processes serve, each with its own connections to the servers; default: 1.",
         ),
     ] = None,
-) -> int:
+    check: _Check = False,
+    online: _Online = False,
+    log_format: LogFormatOption = None,
+) -> CommandResult | int:
     """Offer all servers as one MCP server, over HTTP or stdio.
 
     Serves HTTP unless --stdio is given. 'toolbus install' adds it to an editor.
     """
     began = time.time_ns()
-    if stdio:
+    use_log_format(log_format)
+    if online and not check:
+        raise Usage("--online is for --check")
+    if stdio and not check:
         _check_stdio(own, http, workers)
     if workers is not None and workers > 1 and not hasattr(os, "fork"):
         raise Usage("--workers needs Linux or macOS; here, start one gateway for each port")
     settings_of = partial(_settings, http=http, view=view, drain=drain, workers=workers)
+    if check:
+        return _checked(own, settings_of, over_stdio=stdio, online=online)
     return _serve(own, settings_of, over_stdio=stdio, began=began)
+
+
+def _checked(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, online: bool) -> CommandResult:
+    """Report what would keep it from serving, one line for each problem."""
+    import asyncio
+
+    screen, config = own.screen, own.config
+    own.selected()  # raises if there is none
+    settings = settings_of(config)
+    with screen.spinner("checking"):
+        from toolbus.gateway.serve.preflight import findings
+
+        found = asyncio.run(findings(config, settings, over_stdio=over_stdio, online=online))
+    errors = sum(one.severity == "error" for one in found)
+
+    def print_lines() -> None:
+        styles = {"error": "red", "warning": "yellow"}
+        screen.rows(
+            [[(one.severity, styles[one.severity]), str(one)] for one in found], indent=0, max_lines=None
+        )
+        counts = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
+        servers = counted(len(config.servers), "server")
+        screen.line(f"{'not ready' if errors else 'ready'} to serve {servers}: {counts}")
+
+    document: JSON = {
+        "ok": not errors,
+        "online": online,
+        "findings": [picked(one, "severity about problem step") for one in found],
+    }
+    return CommandResult(document, print_lines, FAILED if errors else 0)
 
 
 def _check_stdio(own: Invocation, http: str | None, workers: int | None) -> None:

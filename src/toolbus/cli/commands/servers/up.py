@@ -10,8 +10,9 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.headline import print_headline
+from toolbus.cli.output.json_log import use_log_format
 from toolbus.cli.output.screen import Screen, short_path
-from toolbus.cli.parameters import Idle
+from toolbus.cli.parameters import Idle, LogFormatOption
 from toolbus.core.files import located
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
@@ -31,6 +32,7 @@ def up(
     no_console: Annotated[
         bool, typer.Option("--no-console", help="Without the page that 'toolbus console' opens.")
     ] = False,
+    log_format: LogFormatOption = None,
 ) -> CommandResult | int:
     """Keep the servers running in the background.
 
@@ -41,6 +43,10 @@ def up(
     began = time.time_ns()
     if sys.platform == "win32":
         raise Usage("toolbus up needs a Unix system; commands work without it")
+    if log_format is not None and not foreground:
+        raise Usage("--log-format is for --foreground; in the background, set TOOLBUS_LOG_FORMAT")
+    if foreground:
+        use_log_format(log_format)
     file = _config_file(own)
     from toolbus.background.inquiry import facts_of
     from toolbus.background.place import places

@@ -99,12 +99,19 @@ def _state(console: Console, config: ServerConfig, status: ServerStatus) -> Chil
                 "since": moment(status.since),
                 "transport": config.transport,
                 "protocol": era,
+                "legacy clients": _second_link(console, alias),
                 "tools": status.tools,
                 "restarts": status.restarts,
                 "24 hours": strip_of(console, alias),
             }
         ),
     ]
+
+
+def _second_link(console: Console, alias: str) -> str | None:
+    """The state of the link for legacy clients, if there is one beside the first."""
+    server = tenant_of(console.bus).servers.by_alias.get(alias)
+    return None if server is None or server.second is None else server.second.state
 
 
 def _actions(console: Console, alias: str) -> Child:

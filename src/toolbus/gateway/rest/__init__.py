@@ -1,0 +1,1 @@
+"""The tools of a gateway as a REST API."""

@@ -1,0 +1,267 @@
+"""Check everything that `toolbus serve` needs, without listening."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from cryptography import x509
+
+from toolbus.bus.engine.stores import store_of, store_url
+from toolbus.bus.toolbus import Toolbus
+from toolbus.config import BusConfig, Secrets, ServerConfig
+from toolbus.config.secrets.expand import resolved
+from toolbus.config.secrets.lookup import MissingValue
+from toolbus.config.secrets.reference import Reference, parsed
+from toolbus.config.settings.serve import Serve
+from toolbus.connect.auth.failure import AuthFailure
+from toolbus.connect.sandbox.bubblewrap import find_bubblewrap
+from toolbus.core.operation.events import Event, Warned
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ToolbusError
+from toolbus.gateway.access.keys import KEY, StoredKey, StoredKeys, explained, file_keys
+from toolbus.gateway.access.tokens import Issuer
+from toolbus.gateway.access.views import Views
+from toolbus.gateway.http.run import CannotListen, listening_socket, tls_context
+from toolbus.gateway.protocol.principal import LOCAL
+from toolbus.lock.file import lock_path, read_lock
+from toolbus.state.store.store import Store, store_cipher
+from toolbus.state.values import Mirror
+
+Severity: TypeAlias = Literal["error", "warning"]
+"""With an error, the gateway would not start, or nobody could use it."""
+_SOON = timedelta(days=14)
+_STORE_PATIENCE = 5.0
+"""Seconds for a database to respond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem, with the part of the config that it is about."""
+
+    severity: Severity
+    about: str
+    problem: str
+    step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.problem}{f'; {self.step}' if self.step else ''}"
+
+
+def error(about: str, problem: object, step: str = "") -> Finding:
+    """A problem that has to be solved first."""
+    return Finding(severity="error", about=about, problem=str(problem), step=step)
+
+
+def warning(about: str, problem: object, step: str = "") -> Finding:
+    """A problem with which the gateway starts."""
+    return Finding(severity="warning", about=about, problem=str(problem), step=step)
+
+
+async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online: bool) -> list[Finding]:
+    """Check a config and the files, programs and secrets that it names.
+
+    With `online`, reach the store, the authorization server and all servers.
+    """
+    found = [*_locked(config), *[one async for one in _servers(config)]]
+    found += [one async for one in _references(config)]
+    if not over_stdio:
+        found += _listening(serve)
+    keys = not over_stdio and serve.auth.keys
+    if config.store is not None:
+        found += [one async for one in _store(config, serve, keys=keys, online=online)]
+    elif keys:
+        found += _file_keys(config, serve)
+    if online:
+        if not over_stdio:
+            found += [one async for one in _issuer(config, serve)]
+        known = {one.about for one in found if one.about.startswith("servers.")}
+        found += [one async for one in _started(config, serve) if one.about not in known]
+    return found
+
+
+# Files and addresses
+
+
+def _locked(config: BusConfig) -> Iterator[Finding]:
+    if config.file is not None and config.lock != "off":
+        try:
+            read_lock(lock_path(config.file))
+        except (ToolbusError, OSError) as problem:
+            yield error("lock", problem)
+
+
+def _listening(serve: Serve) -> Iterator[Finding]:
+    """Look at the certificate and the address; the socket is closed at once."""
+    for text in serve.warnings:
+        yield warning("serve", text)
+    if serve.tls is not None:
+        yield from _certificate(serve.tls.cert, serve.tls.key)
+    try:
+        listening_socket(*serve.address).close()
+    except CannotListen as problem:
+        step = "unless it is this gateway that runs already, choose another with serve.http or --http"
+        yield warning("serve.http", problem, step)
+
+
+def _certificate(cert: str, key: str) -> Iterator[Finding]:
+    try:
+        tls_context(cert, key)
+        chain = x509.load_pem_x509_certificates(Path(cert).read_bytes())
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or type(problem).__name__
+        yield error("serve.tls", f"the certificate or its key cannot be used ({reason})", "check both files")
+        return
+    ends, now = min(one.not_valid_after_utc for one in chain), datetime.now(UTC)
+    if ends <= now:
+        yield error("serve.tls", f"the certificate expired on {ends:%Y-%m-%d}", "renew it")
+    elif ends - now < _SOON:
+        yield warning("serve.tls", f"the certificate expires on {ends:%Y-%m-%d}", "renew it")
+
+
+# Servers
+
+
+async def _servers(config: BusConfig) -> AsyncIterator[Finding]:
+    """Look for the secrets, programs and sandboxes of servers; none is started."""
+    secrets = Secrets(None, config.folder, config.reviewed)
+    for alias, server in config.servers.items():
+        rated = error if server.required else warning
+        if server.server is not None or _is_personal(server):
+            continue  # each user has other values
+        try:
+            values = await resolved(server, secrets)
+            if server.sandbox is not None:
+                find_bubblewrap(alias)
+        except ToolbusError as problem:
+            yield rated(f"servers.{alias}", problem)
+        else:
+            if values.command is not None and not _is_program(values.command, values.env, values.cwd, config):
+                step = "install it, or give its full path"
+                yield rated(f"servers.{alias}", f"the command {server.command!r} was not found", step)
+
+
+def _is_personal(server: ServerConfig) -> bool:
+    """Whether its entry names the user: then it has no values before somebody calls."""
+    parts = (part for key, text in server.texts() for part in parsed(text, server=server.alias, key=key))
+    return any(isinstance(part, Reference) and part.kind == "user" and part.default is None for part in parts)
+
+
+def _is_program(command: str, env: Mapping[str, str], cwd: str | None, config: BusConfig) -> bool:
+    path, folder = env.get("PATH"), Path(cwd or config.folder or Path.cwd())
+    if os.sep in command:
+        return os.access(folder / os.path.expanduser(command), os.X_OK)
+    return shutil.which(command, path=path or os.environ.get("PATH", os.defpath)) is not None
+
+
+# Keys, the store and the authorization server
+
+
+def _file_keys(config: BusConfig, serve: Serve) -> list[Finding]:
+    if config.file is None:
+        return [error("serve.auth.keys", "keys belong to a config file", "save the config to one")]
+    try:
+        with explained():
+            keys = file_keys(config.file).all()
+    except ToolbusError as problem:
+        return [error("serve.auth.keys", problem)]
+    return list(_of_keys(keys, serve))
+
+
+def _of_keys(keys: Sequence[StoredKey], serve: Serve) -> Iterator[Finding]:
+    """Look for keys that let nobody in."""
+    if not keys and serve.auth.oauth is None:
+        yield warning(
+            "serve.auth.keys",
+            "there is no key, so every client is refused",
+            "add one with 'toolbus key add NAME'",
+        )
+    for key in keys:
+        for view in key.views:
+            if serve.view(view) is None:
+                step = "add the view, or revoke the key"
+                yield warning(
+                    "serve.auth.keys", f"the key {key.name!r} is for {view!r}, which is no view", step
+                )
+
+
+async def _store(config: BusConfig, serve: Serve, *, keys: bool, online: bool) -> AsyncIterator[Finding]:
+    assert config.store is not None, "asked only then"
+    try:
+        await store_cipher(await store_url(config, config.store))
+        if online and (store := store_of(config)) is not None:
+            for one in await _reached(store, serve, keys=keys):
+                yield one
+    except ToolbusError as problem:
+        yield error("store", problem)
+
+
+async def _reached(store: Store, serve: Serve, *, keys: bool) -> list[Finding]:
+    store.patience = _STORE_PATIENCE
+    mirror = Mirror(store, KEY)
+    try:
+        await store.open()
+        await mirror.start()
+        return list(_of_keys(StoredKeys(store, mirror).all(), serve)) if keys else []
+    finally:
+        await mirror.close()
+        await store.close()
+
+
+async def _references(config: BusConfig) -> AsyncIterator[Finding]:
+    """Look up the references outside of the servers; `_store` looks up its own."""
+    secrets = Secrets(None, config.folder, config.reviewed)
+    for key, text in config.texts():
+        for part in parsed(text, key=key):
+            if isinstance(part, Reference) and key != "store.url":
+                found = await secrets.find(part)
+                if isinstance(found, MissingValue):
+                    yield error(key, f"{part.label} {found.reason}")
+
+
+async def _issuer(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
+    if serve.auth.oauth is None:
+        return
+    try:
+        await Issuer(serve.auth.oauth, Secrets(None, config.folder, config.reviewed)).check()
+    except (AuthFailure, ToolbusError) as problem:
+        yield error("serve.auth.oauth.issuer", f"{serve.auth.oauth.issuer} cannot be used: {problem}")
+
+
+# Everything together
+
+
+async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
+    """Start the servers, and look at what clients would see."""
+    warned: list[Warned] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, Warned):
+            warned.append(event)
+
+    # All of them start: a required one that is down would keep the others from being looked at.
+    free = {alias: one.model_copy(update={"required": False}) for alias, one in config.servers.items()}
+    bus = Toolbus(config.model_copy(update={"servers": free}))
+    bus.on_event(note, calls=False)
+    try:
+        await bus.start()
+        await bus.wait_ready()
+        views = Views(bus, serve)
+        for alias, problem in bus.failures.items():
+            yield (error if config.servers[alias].required else warning)(f"servers.{alias}", problem)
+        if bus.held:
+            names = ", ".join(list(bus.held)[:3])
+            held = f"{counted(len(bus.held), 'definition')} on hold: {names}"
+            yield warning("lock", held, "review with 'toolbus lock diff'")
+        for name in serve.views or (serve.default_view,):
+            if not len(views.view_of(replace(LOCAL, view=name)).catalog):
+                yield warning(f"serve.views.{name}", "it has no tool now")
+    except ToolbusError as problem:
+        yield error("servers", problem)
+    finally:
+        await bus.close()
+    for one in warned:
+        yield warning(f"servers.{one.server}" if one.server in config.servers else "policy", one.message)
