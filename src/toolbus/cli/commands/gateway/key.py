@@ -212,9 +212,7 @@ def revoke(
             entries = [one for kind in (INVITE, BROWSER) for one in people.values.wait(people.all(kind))]
             known = {one.name for one in stored.all()} | {one.person.name for one in entries}
             known |= {one.person for one in known_grants}
-            raise Usage(
-                f"no key, person or client is named {name!r}{near_miss(name, sorted(known)) or _SEE_LIST}"
-            )
+            raise Usage(f"no key or person is named {name!r}{near_miss(name, sorted(known)) or _SEE_LIST}")
     parts = [counted(number, _ENDED[what]) for what, number in found.items() if number]
     said = "" if parts == [counted(1, _ENDED["keys"])] else f": {', '.join(parts)}"
     return CommandResult({"revoked": name, **found}, f"revoked {name}{said}")
