@@ -111,7 +111,7 @@ class SignInPages:
         return view if given in ([], [view]) else f"{view} (scope {', '.join(given)})"
 
     def _instead(self, waiting: WaitingRequest, entry: PersonEntry) -> Child:
-        """What to do about a client that asks only for views of others."""
+        """The advice for a client that asks only for views of others."""
         asked = f"The client asks for {_views(waiting.views)}, and you may not use {_it(waiting.views)}."
         own = [view for view in entry.views if view in self.scopes.values()]
         if not own:
