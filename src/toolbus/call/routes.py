@@ -97,7 +97,9 @@ class ServerRoutes:
         spec, resumed = operation.spec, operation.resumed
         assert operation.tenant is not None, "an operation is made through a view"
         if server is None:
-            server = operation.tenant.requests.get(spec.origin.server) or self._server(operation)
+            server = operation.tenant.requests.get(spec.origin.server)
+            if server is None:
+                server = self._server(operation)
             if operation.prefers_legacy:
                 return await server.send_legacy(operation, partial(self._call_tool, operation))
         observed = operation.observed

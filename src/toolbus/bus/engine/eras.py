@@ -207,7 +207,7 @@ class SecondLink:
         return target in self._failed or target not in self._memo(_shared_definitions, self, both, 1)
 
     def following(self, emit: Emit) -> Emit:
-        """Pass on the events of its link; a loss is a warning, because the server has the state of the first."""
+        """Pass on the events of its link. A loss is a warning: the first one has the state of its server."""
 
         def follow(event: Event) -> None:
             if not isinstance(event, StateChanged):
