@@ -30,7 +30,8 @@ class Exchanging(Signer):
         self.rejected: list[str] = []
         self.lifetime = 3600
         self.answer: dict[str, Any] | None = None
-        """What the token endpoint answers instead of a token, with the status 400."""
+        """What the token endpoint answers instead of a token, with this `status`."""
+        self.status = 400
         self.overlay: dict[str, Any] = {}
         """What is laid over the answer."""
         self.gate: Event | None = None
@@ -51,7 +52,7 @@ class Exchanging(Signer):
         if self.gate is not None:
             self.gate.wait(300)
         if self.answer is not None:
-            return 400, self.answer
+            return self.status, self.answer
         try:
             name = self._client(form, authorization)
             if form.get("grant_type") != GRANT or form.get("subject_token_type") != ACCESS_TOKEN:
