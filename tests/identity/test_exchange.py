@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.auth.resource_server import ResourceServer
+from tests.gateway.sign_in.signing_in import signing_in
 from tests.gateway.signing import AUDIENCE
 from tests.identity.exchanging import ACCESS_TOKEN, GRANT, Exchanging
 from tests.identity.passing import bearer, called, exchange, gateway, letting_in, names, trusted
+from tests.inside.gateway import Person, SignInState, grant_files
 from tests.patience import PATIENCE
 from toolbus import Toolbus, ToolbusError
 
@@ -163,7 +165,7 @@ async def test_an_issuer_with_an_error_of_its_own_fails_the_sign_in(pair: Pair) 
     async with gateway({"me": {"url": server.url, "auth": exchange(issuer)}}, letting_in(issuer)) as served:
         ann = bearer(issuer.token(sub="ann"))
         answer = await called(served, "me_whoami", ann)
-        issuer.answer, issuer.status = {}, 500
+        issuer.answer, issuer.answer_status = {}, 500
         async with asyncio.timeout(PATIENCE):
             while answer == "ann":  # until its token has expired
                 answer = await called(served, "me_whoami", ann)
@@ -181,3 +183,15 @@ async def test_a_key_holder_gets_the_cause(pair: Pair, caplog: pytest.LogCapture
         answer = await called(served, "me_whoami", {})
     assert "sign in to the gateway with OAuth" in answer
     assert not [one for one in caplog.records if "'me'" in one.getMessage() and one.levelname == "WARNING"]
+
+
+async def test_a_token_of_the_gateways_own_sign_in_is_exchanged(pair: Pair, tmp_path: Path) -> None:
+    issuer, server = pair
+    state = SignInState(grant_files(tmp_path / "toolbus.yaml"))
+    servers = {"me": {"url": server.url, "auth": exchange(issuer)}}
+    async with signing_in(state, servers=servers) as served:
+        issuer.trusted = served.base
+        for name in ("ann", "bob"):
+            tokens = await (await served.registered()).signed_in(Person(name=name, user=name))
+            assert await called(served.front, "me_whoami", bearer(tokens["access_token"])) == name
+    assert len(issuer.exchanged) == 2
