@@ -6,19 +6,27 @@ It prints its URL once it listens, and ends when its input does.
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 
 from toolbus import Toolbus
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
+from toolbus.gateway.methods import Method
 from toolbus.gateway.protocol.request import ClientExchange
 
 
 class ConstantGateway(Gateway):
     """Answers every request with the same result."""
 
-    async def answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
+    async def answer(
+        self,
+        exchange: ClientExchange,
+        method: str,
+        params: JSONObject | None,
+        methods: Mapping[str, Method] | None = None,
+    ) -> JSONObject:
         return {"content": [{"type": "text", "text": "hello"}], "resultType": "complete"}
 
 

@@ -156,10 +156,7 @@ fails.
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list
 if the schema asks for one. Without a type in the schema, a value that is valid JSON is parsed as JSON.
-`KEY=VALUE` overrides `--args`. `@FILE` reads a file (as base64 if the tool asks for that); `"servers", "of", "tools", "held", "auth", "console", "rest"}` once the servers have started, and
-`{"event": "Noted", "about", "message"}` about the config and the gateway itself.
-
-With `--check`` is a literal
+`KEY=VALUE` overrides `--args`. `@FILE` reads a file (as base64 if the tool asks for that); `@@` is a literal
 `@`. Files are never overwritten.
 
 A result is printed once: structured content that repeats the text, or text that repeats it, is omitted. On a

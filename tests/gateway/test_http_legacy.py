@@ -38,6 +38,9 @@ class Names:
     def metadata(self, facts: RequestFacts) -> None:
         return None
 
+    def url(self, facts: RequestFacts, name: str = "") -> str:
+        return f"http://127.0.0.1/mcp/{name}"
+
     def cors(self, facts: RequestFacts) -> dict[str, str]:
         return {}
 

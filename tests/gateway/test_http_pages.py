@@ -37,6 +37,9 @@ class Closed:
     def metadata(self, facts: RequestFacts) -> JSON | None:
         return {"resource": "https://tools.example.com/mcp"} if facts.path.endswith("/mcp") else None
 
+    def url(self, facts: RequestFacts, name: str = "") -> str:
+        return f"http://127.0.0.1/mcp/{name}"
+
     def cors(self, facts: RequestFacts) -> dict[str, str]:
         return {"Access-Control-Allow-Origin": facts.headers["origin"]}
 

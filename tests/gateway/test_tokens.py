@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.auth.authorization_server import SignInServer, authorization_server
+from tests.auth.authorization_server import AuthorizationServer, authorization_server
 from tests.auth.clients import CLIENTS, SECRET
 from tests.gateway.requests import Clock, refused, request
 from tests.inside.config import setting
@@ -37,7 +37,7 @@ NAMED = {"host": "tools.example.com", "address": "203.0.113.9"}
 
 
 @pytest.fixture(scope="module")
-def _issuing() -> Iterator[SignInServer]:
+def _issuing() -> Iterator[AuthorizationServer]:
     with keeping():
         started = authorization_server(clients=CLIENTS)
         authority = started.__enter__()
@@ -48,13 +48,13 @@ def _issuing() -> Iterator[SignInServer]:
 
 
 @pytest.fixture
-def authority(_issuing: SignInServer) -> SignInServer:
+def authority(_issuing: AuthorizationServer) -> AuthorizationServer:
     """The authorization server, without counts and faults."""
     _issuing.reset()
     return _issuing
 
 
-def asked(authority: SignInServer, path: str, **form: str) -> Any:
+def asked(authority: AuthorizationServer, path: str, **form: str) -> Any:
     """What the authorization server answers to the client `bot`."""
     pair = base64.b64encode(f"bot:{urllib.parse.quote_plus(SECRET)}".encode()).decode()
     body, headers = urllib.parse.urlencode(form).encode(), {"authorization": f"Basic {pair}"}
@@ -62,17 +62,17 @@ def asked(authority: SignInServer, path: str, **form: str) -> Any:
         return json.loads(response.read() or b"null")
 
 
-def token_of(authority: SignInServer, *, resource: str = RESOURCE, scope: str = "tools") -> str:
+def token_of(authority: AuthorizationServer, *, resource: str = RESOURCE, scope: str = "tools") -> str:
     grant = {"grant_type": "client_credentials", "resource": resource, "scope": scope}
     return asked(authority, "/token", **grant)["access_token"]
 
 
-def keys_of(authority: SignInServer) -> Any:
+def keys_of(authority: AuthorizationServer) -> Any:
     with urllib.request.urlopen(f"{authority.issuer}/jwks") as response:
         return json.load(response)
 
 
-def settings(authority: SignInServer, **oauth: Any) -> dict[str, Any]:
+def settings(authority: AuthorizationServer, **oauth: Any) -> dict[str, Any]:
     return {
         "public_url": "https://tools.example.com",
         "auth": {"oauth": {"issuer": authority.issuer, **oauth}},
@@ -83,7 +83,7 @@ def settings(authority: SignInServer, **oauth: Any) -> dict[str, Any]:
 class Door:
     """An access control for the tokens of an authorization server; its time can be moved."""
 
-    def __init__(self, authority: SignInServer, **oauth: Any) -> None:
+    def __init__(self, authority: AuthorizationServer, **oauth: Any) -> None:
         self.now = Clock(time.time())
         serve = setting("serve", settings(authority, **oauth))
         assert serve.auth.oauth is not None
@@ -95,7 +95,7 @@ class Door:
         return await self.access.admit(request(token, path=path, **NAMED))
 
 
-async def test_a_token_says_who_holds_it(authority: SignInServer) -> None:
+async def test_a_token_says_who_holds_it(authority: AuthorizationServer) -> None:
     door, token = Door(authority), token_of(authority)
     found = await door.admit(token)
     assert isinstance(found, Principal)
@@ -108,7 +108,7 @@ async def test_a_token_says_who_holds_it(authority: SignInServer) -> None:
     assert authority.counts() == before
 
 
-async def test_an_expired_token(authority: SignInServer) -> None:
+async def test_an_expired_token(authority: AuthorizationServer) -> None:
     """It is refused, also if it was accepted before."""
     door, token = Door(authority), token_of(authority)
     found = await door.admit(token)
@@ -119,13 +119,13 @@ async def test_an_expired_token(authority: SignInServer) -> None:
     assert not door.access.is_current(found)
 
 
-async def test_a_token_for_another_audience(authority: SignInServer) -> None:
+async def test_a_token_for_another_audience(authority: AuthorizationServer) -> None:
     """It is refused: whoever got it could otherwise use it here."""
     other = token_of(authority, resource="https://other.example.com/mcp")
     assert refused(await Door(authority).admit(other)) == (401, "the token is for another audience")
 
 
-async def test_a_token_of_another_issuer(authority: SignInServer) -> None:
+async def test_a_token_of_another_issuer(authority: AuthorizationServer) -> None:
     """It is refused, even if it is signed with the same key."""
     with authorization_server(clients=CLIENTS) as other:
         foreign = token_of(other)
@@ -133,7 +133,7 @@ async def test_a_token_of_another_issuer(authority: SignInServer) -> None:
     assert refused(await Door(authority).admit(foreign)) == (401, "the token is of another issuer")
 
 
-async def test_a_scope_gives_a_view(authority: SignInServer) -> None:
+async def test_a_scope_gives_a_view(authority: AuthorizationServer) -> None:
     door = Door(authority, scopes={"admin": "admin", "tools": "default"})
     views = {
         scope: await door.admit(token_of(authority, scope=scope))
@@ -143,7 +143,7 @@ async def test_a_scope_gives_a_view(authority: SignInServer) -> None:
     assert given == {"tools": "default", "admin": "admin", "tools admin": "admin"}
 
 
-async def test_a_token_without_the_scope_of_a_view(authority: SignInServer) -> None:
+async def test_a_token_without_the_scope_of_a_view(authority: AuthorizationServer) -> None:
     """It gets 403, and the scope that it needs."""
     door = Door(authority, scopes={"admin": "admin", "tools": "default"})
     token = token_of(authority)
@@ -160,7 +160,7 @@ async def test_a_token_without_the_scope_of_a_view(authority: SignInServer) -> N
     assert both.view == "default"
 
 
-async def test_a_request_without_a_token_is_told_where_to_get_one(authority: SignInServer) -> None:
+async def test_a_request_without_a_token_is_told_where_to_get_one(authority: AuthorizationServer) -> None:
     door = Door(authority, scopes={"tools": "default"})
     found = await door.admit()
     assert isinstance(found, Refusal)
@@ -178,7 +178,7 @@ async def test_a_request_without_a_token_is_told_where_to_get_one(authority: Sig
     assert door.access.metadata(request(path="/.well-known/oauth-protected-resource/other", **NAMED)) is None
 
 
-async def test_a_token_for_the_url_of_a_view(authority: SignInServer) -> None:
+async def test_a_token_for_the_url_of_a_view(authority: AuthorizationServer) -> None:
     """It counts at that URL only."""
     door = Door(authority, scopes={"tools": "default", "admin": "admin"})
     token = token_of(authority, resource=f"{RESOURCE}/admin", scope="tools admin")
@@ -189,7 +189,7 @@ async def test_a_token_for_the_url_of_a_view(authority: SignInServer) -> None:
         assert refused(await door.admit(token, path)) == (401, "the token is for another audience")
 
 
-async def test_an_opaque_token_is_asked_about(authority: SignInServer) -> None:
+async def test_an_opaque_token_is_asked_about(authority: AuthorizationServer) -> None:
     authority.spoil(format="opaque")
     asking = {"client_id": "bot", "client_secret": "${GATEWAY}"}
     door, token = Door(authority, introspection=asking), token_of(authority)
@@ -205,7 +205,7 @@ async def test_an_opaque_token_is_asked_about(authority: SignInServer) -> None:
     assert refused(await Door(authority).admit(token)) == (401, "the token is not a JWT")
 
 
-async def test_a_revoked_token(authority: SignInServer) -> None:
+async def test_a_revoked_token(authority: AuthorizationServer) -> None:
     """It is refused half a minute later."""
     authority.spoil(format="opaque")
     asking = {"client_id": "bot", "client_secret": "${GATEWAY}"}
@@ -218,7 +218,7 @@ async def test_a_revoked_token(authority: SignInServer) -> None:
 
 
 async def test_a_wrong_secret_of_the_gateway(
-    authority: SignInServer, caplog: pytest.LogCaptureFixture
+    authority: AuthorizationServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody is let in, the log says why, and quotes neither secret nor token."""
     authority.spoil(format="opaque")
@@ -231,13 +231,15 @@ async def test_a_wrong_secret_of_the_gateway(
     assert token not in caplog.text
 
 
-async def test_the_access_control_of_a_config(authority: SignInServer) -> None:
+async def test_the_access_control_of_a_config(authority: AuthorizationServer) -> None:
     config = load_config({"servers": {}, "serve": settings(authority)})
     found = await access_of(config).admit(request(token_of(authority), **NAMED))
     assert isinstance(found, Principal)
 
 
-async def test_a_token_is_never_passed_on(authority: SignInServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_is_never_passed_on(
+    authority: AuthorizationServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """No server behind the gateway sees the token of a client, nor does any log."""
     caplog.set_level("DEBUG")
     token = token_of(authority)

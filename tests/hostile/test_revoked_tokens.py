@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.auth.authorization_server import SignInServer, authorization_server
+from tests.auth.authorization_server import AuthorizationServer, authorization_server
 from tests.auth.clients import CLIENTS
 from tests.gateway.front import Events, Front, front, modern_request
 from tests.gateway.test_tokens import Door, asked, token_of
@@ -24,7 +24,7 @@ STEPS: dict[str, Any] = {"name": "steps", "arguments": {"wait": True}, "_meta": 
 
 
 @pytest.fixture
-def authority() -> Iterator[SignInServer]:
+def authority() -> Iterator[AuthorizationServer]:
     with authorization_server(clients=CLIENTS) as started:
         yield started
 
@@ -39,7 +39,7 @@ async def stream(served: Front, token: str, method: str, params: dict[str, Any])
         yield events
 
 
-async def test_a_token_is_revoked_while_its_streams_are_open(authority: SignInServer) -> None:
+async def test_a_token_is_revoked_while_its_streams_are_open(authority: AuthorizationServer) -> None:
     """They end when the issuer is asked again, half a minute later, and the call is cancelled."""
     authority.spoil(format="opaque")
     door = Door(authority, introspection={"client_id": "bot", "client_secret": "${GATEWAY}"})
@@ -56,7 +56,7 @@ async def test_a_token_is_revoked_while_its_streams_are_open(authority: SignInSe
         assert [await outcome(one) for one in (listening, calling)] == ["ends", "ends"]
 
 
-async def test_a_token_expires_while_its_streams_are_open(authority: SignInServer) -> None:
+async def test_a_token_expires_while_its_streams_are_open(authority: AuthorizationServer) -> None:
     """A stream without end ends with it; the answer to a call that was let in still comes."""
     door, token = Door(authority), token_of(authority)
     async with (

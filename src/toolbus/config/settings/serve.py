@@ -412,7 +412,7 @@ class Serve(ServeModel):
             yield "default_view", _no_view(self.default_view, known)
         for kind in ("oauth", "sign_in"):
             setting: TokenIssuer | SignInSetting | None = getattr(self.auth, kind)
-            for scope, view in {} if setting is None else setting.scopes.items():
+            for scope, view in () if setting is None else setting.scopes.items():
                 if view not in known:
                     yield f"auth.{kind}.scopes.{scope}", _no_view(view, known)
         oidc = None if self.auth.sign_in is None else self.auth.sign_in.oidc

@@ -168,8 +168,13 @@ _STORED: dict[str, Any] = {
     "task": str | None,
     "rounds": int,
 }
-_ADDED: dict[str, Any] = {"call": str | None, "approved": str | None, "approved_by": str | None}
-_ADDED |= {"script": str | None, "counted": str | None}
+_ADDED: dict[str, Any] = {
+    "call": str | None,
+    "approved": str | None,
+    "approved_by": str | None,
+    "script": str | None,
+    "counted": str | None,
+}
 """What earlier versions did not store."""
 
 
