@@ -84,7 +84,11 @@ class Exchanging(Signer):
         key, issuer, audience = self.keys["RS256"].public_key(), self.issuer, AUDIENCE
         if self.trusted:
             keys = jwt.PyJWKClient(f"{self.trusted}/.well-known/jwks.json")
-            key, issuer, audience = keys.get_signing_key_from_jwt(token).key, self.trusted, f"{self.trusted}/mcp"
+            key, issuer, audience = (
+                keys.get_signing_key_from_jwt(token).key,
+                self.trusted,
+                f"{self.trusted}/mcp",
+            )
         return jwt.decode(token, key, algorithms=["RS256", "ES256"], audience=audience, issuer=issuer)
 
     def _client(self, form: dict[str, str], authorization: str) -> str:

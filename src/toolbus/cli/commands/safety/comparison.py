@@ -282,7 +282,7 @@ def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -
             "differences": [_difference_json(one) for one in found.differences],
             "warnings": list[JSON](found.warnings),
             "failed": dict(found.failed),
-            "for_clients": list(found.for_clients),
+            **({"for_clients": list(found.for_clients)} if found.for_clients else {}),
         }
 
     return CommandResult(document, lambda: print_comparison(screen, found), code)
