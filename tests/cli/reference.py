@@ -280,6 +280,7 @@ kept then. More about it: [lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
+`for_clients` lists servers that need the token of a client and cannot be locked.
 """,
     "lock diff": """\
 Exit code 1 only if a server could not be compared; use `toolbus lock --check` in CI. JSON: as in lock.

@@ -18,6 +18,7 @@ from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.serve import Serve, TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
+from toolbus.connect.opening.failure import awaits_client
 from toolbus.connect.sandbox.bubblewrap import find_bubblewrap
 from toolbus.core.operation.events import Event, Warned
 from toolbus.core.text.display import counted
@@ -287,6 +288,8 @@ async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
         await bus.wait_ready()
         views = Views(bus, serve)
         for alias, problem in bus.failures.items():
+            if awaits_client(problem):
+                continue  # until a client calls
             yield (error if config.servers[alias].required else warning)(f"servers.{alias}", problem)
         if bus.held:
             names = ", ".join(list(bus.held)[:3])
