@@ -203,7 +203,7 @@ def test_quotas_that_count_nothing(tmp_path: Path) -> None:
     assert (code, [about for _, about, _ in found]) == (0, ["quotas[0]", "quotas[1]", "quotas[2]"])
     assert "no server matches 'nots'; did you mean 'notes'?" in found[0][2]
     assert "no view matches 'reding'; did you mean 'reading'?" in found[1][2]
-    assert "no key lets clients in" in found[2][2]
+    assert "the gateway has no keys" in found[2][2]
 
 
 def test_a_server_for_tokens_that_no_client_has(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _unmatched_quotas(config: BusConfig, serve: Serve) -> Iterator[Finding]:
     for index, quota in enumerate(config.quotas):
         about = f"quotas[{index}]"
         if quota.per == "key" and not serve.auth.is_needed:
-            yield warning(about, "it counts no call, because no key lets clients in", "set serve.auth")
+            yield warning(about, "it counts no call, because the gateway has no keys", "set serve.auth")
         for pattern in quota.names if quota.per in known else ():
             if not any(fnmatchcase(name, pattern) for name in known[quota.per]):
                 yield warning(
