@@ -46,8 +46,12 @@ def new_engine(url: str) -> sa.Engine:
     def note(connection: object, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
         if isinstance(connection, psycopg.Connection):
             connections.add(connection)  # pyright: ignore[reportUnknownArgumentType]  of which rows, does not matter
-            connection.execute(b"SET idle_in_transaction_session_timeout = %d" % _IDLE)
-            connection.commit()
+            try:
+                connection.execute(b"SET idle_in_transaction_session_timeout = %d" % _IDLE)
+                connection.commit()
+            except psycopg.Error:
+                connection.close()  # the pool forgets it, but does not close it
+                raise
 
     @event.listens_for(engine, "checkin")
     def end(connection: Any, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
