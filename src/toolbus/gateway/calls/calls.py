@@ -7,8 +7,8 @@
 | legacy | modern | are put to the client on the stream of its request, and then comes the next round |
 | legacy | legacy | are put to the client on the stream of its request |
 
-A server that speaks both eras is a legacy one for clients that can be asked in the middle of a call: legacy
-clients and those of the REST API (`bus/engine/eras.py`).
+A server that speaks both eras is a legacy one for legacy clients that can be asked (`bus/engine/eras.py`).
+So it is for REST clients.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -267,7 +267,7 @@ async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
 
 
 @asynccontextmanager
-async def _tried_once(config: BusConfig, warned: list[Warned]) -> AsyncIterator[Toolbus]:
+async def _tried_once(config: BusConfig, warned: list[Warned]) -> AsyncGenerator[Toolbus]:
     """The bus, with servers that are ready or have failed once; more attempts are not waited for."""
     awaited = {alias for alias, one in config.servers.items() if not one.lazy}
     tried = asyncio.Event()
