@@ -135,11 +135,11 @@ def counted(found: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 def test_refused_failed_and_unknown_calls_are_told_apart(folder: Path) -> None:
     (folder / "t.jsonl").write_text("".join(TRAIL))
     found = usage(folder, "t.jsonl")
-    assert counted(found) == {"a/x": (3, 1, 1), "b/resources/read": (2, 0, 0), "/nothing": (1, 1, 0)}
+    assert counted(found) == {"a/x": (2, 1, 1), "b/resources/read": (2, 0, 0), "/nothing": (1, 1, 0)}
     assert found["definition_tokens"] is None
     assert usage(folder, "t.jsonl", "--server", "b")["calls"] == 2
     assert counted(usage(folder, "t.jsonl", "--until", "2026-11-02"))["a/x"] == (1, 0, 0)
-    assert counted(usage(folder, "t.jsonl", "--since", "2026-11-02", "--server", "a"))["a/x"] == (2, 1, 1)
+    assert counted(usage(folder, "t.jsonl", "--since", "2026-11-02", "--server", "a"))["a/x"] == (1, 1, 1)
 
 
 def test_full_files_and_those_of_other_processes_are_counted(folder: Path) -> None:
@@ -253,8 +253,18 @@ def test_without_a_trail_the_history_of_the_console_is_counted(folder: Path) -> 
             writer.put_call(lambda call=call: call)
         writer.close()
     found = usage(folder)
-    assert counted(found) == {"shop/buy": (3, 1, 1)}
+    assert counted(found) == {"shop/buy": (2, 1, 1)}
     [buy] = found["tools"]
-    assert (buy["result_tokens"], buy["p50_ms"]) == (30, pytest.approx(500, rel=0.02))
+    assert (buy["result_tokens"], buy["p50_ms"]) == (20, pytest.approx(500, rel=0.02))
     assert found["source"].endswith(".db")
     assert usage(folder, "--until", "1d")["calls"] == 0
+
+
+def test_times_and_sizes_are_those_of_calls_that_were_made() -> None:
+    counts = UsageCounts()
+    counts.add(UsedCall("a", "x", ms=100.0, bytes=80))
+    for _ in range(5):
+        counts.add(UsedCall("a", "x", outcome="refused", ms=0.1, bytes=400, is_over_quota=True))
+    one = counts.tools["a", "x"]
+    assert (one.calls, one.errors, one.refused, one.over_quota, one.tokens) == (1, 0, 5, 5, 20)
+    assert one.durations.percentile(0.5) == pytest.approx(100, rel=0.02)

@@ -280,6 +280,7 @@ kept then. More about it: [lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
+`for_clients` lists servers that need the token of a client and cannot be locked.
 """,
     "lock diff": """\
 Exit code 1 only if a server could not be compared; use `toolbus lock --check` in CI. JSON: as in lock.
@@ -363,8 +364,9 @@ Views are defined under [`serve.views`](configuration.md#serve); more about invi
 
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
 instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the
-hour, and a client has `client`, `client_id` and `person`. `revoke` prints `{"revoked"}`, and how many of each
-it ended. Times are in seconds since 1970.
+hour, and a client has `id`, `client`, `client_id`, `person`, `resource`, `renewed`, and `usable`: whether it
+is for the current `public_url`. `revoke` prints `{"revoked"}`, and how many of each it ended. Times are in
+seconds since 1970.
 """,
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.

@@ -78,7 +78,11 @@ def test_an_address_that_is_taken_or_of_another_machine(tmp_path: Path) -> None:
         assert (code, severity, about) == (1, "error", "serve.http")
         assert checked(tmp_path, "--http", "127.0.0.1:0") == (0, [])
         assert checked(tmp_path, "--stdio") == (0, [])
-    write_config(tmp_path, {"notes": NOTES}, serve={"http": "192.0.2.1:7400", "auth": {"keys": True}})
+    write_config(
+        tmp_path,
+        {"notes": NOTES},
+        serve={"http": "192.0.2.1:7400", "auth": {"keys": True}, "hosts": ["tools.example"]},
+    )
     code, found = checked(tmp_path)
     assert code == 1
     assert "assign requested address" in found[0][2]

@@ -10,9 +10,19 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
-from tests.gateway.driving import FORWARDS, Era, LegacyClient, ModernClient, client_of, gateway_over, text_of
+from tests.gateway.driving import (
+    FORWARDS,
+    JSON,
+    LEGACY_CAPABILITIES,
+    Era,
+    LegacyClient,
+    ModernClient,
+    client_of,
+    gateway_over,
+    text_of,
+)
 from tests.inside.bus import View
-from tests.inside.core import Budget, Event, Interactions, StateChanged
+from tests.inside.core import Budget, Event, Interactions, StateChanged, Warned
 from tests.inside.gateway import LOCAL, ClientSessions, Gateway, Principal, ProtocolError
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
@@ -90,7 +100,9 @@ async def test_sessions_have_connections_of_their_own_if_a_server_wants_that() -
         await gateway.close()
 
 
-async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
+@pytest.mark.parametrize("capabilities", [{}, LEGACY_CAPABILITIES], ids=["modern", "legacy"])
+async def test_trouble_with_a_connection_of_a_session_is_reported(capabilities: JSON) -> None:
+    """A client that can be asked uses a legacy link."""
     entry = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
     of_bus: list[Event] = []
     of_clients: list[Event] = []
@@ -98,17 +110,18 @@ async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
 
     def take(event: Event, user: str) -> None:
         of_clients.append(event)
-        if isinstance(event, StateChanged) and event.error is not None:
+        is_lost = isinstance(event, StateChanged) and event.error is not None
+        if is_lost or (isinstance(event, Warned) and "for legacy clients was lost" in event.message):
             lost.set()
 
     bus = Toolbus({"servers": {"day": entry}}, interactions=FORWARDS, on_event=of_bus.append)
     async with bus, Gateway(bus, on_event=take) as gateway:
-        client = await LegacyClient.opened(gateway)
+        client = await LegacyClient.opened(gateway, capabilities)
         pid = text_of(await client.request("tools/call", {"name": "day_process", "arguments": {}}))
         os.kill(int(pid), signal.SIGKILL)
         await asyncio.wait_for(lost.wait(), PATIENCE)
         await gateway.close()
-    assert not any(isinstance(event, StateChanged) and event.error for event in of_bus)
+    assert not any(isinstance(event, Warned) or getattr(event, "error", None) for event in of_bus)
 
 
 async def test_a_session_of_another_principal() -> None:

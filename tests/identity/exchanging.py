@@ -29,8 +29,11 @@ class Exchanging(Signer):
         self.issued: list[str] = []
         self.rejected: list[str] = []
         self.lifetime = 3600
+        self.trusted = ""
+        """The URL of a gateway whose tokens are accepted."""
         self.answer: dict[str, Any] | None = None
-        """What the token endpoint answers instead of a token, with the status 400."""
+        """What the token endpoint answers instead of a token, with this status."""
+        self.answer_status = 400
         self.overlay: dict[str, Any] = {}
         """What is laid over the answer."""
         self.gate: Event | None = None
@@ -51,18 +54,12 @@ class Exchanging(Signer):
         if self.gate is not None:
             self.gate.wait(300)
         if self.answer is not None:
-            return 400, self.answer
+            return self.answer_status, self.answer
         try:
             name = self._client(form, authorization)
             if form.get("grant_type") != GRANT or form.get("subject_token_type") != ACCESS_TOKEN:
                 raise LookupError("unsupported_grant_type")
-            claims = jwt.decode(
-                form.get("subject_token", ""),
-                self.keys["RS256"].public_key(),
-                algorithms=["RS256"],
-                audience=AUDIENCE,
-                issuer=self.issuer,
-            )
+            claims = self._claims(form.get("subject_token", ""))
         except LookupError as error:
             self.rejected.append(str(error.args[0]))
             return 401, {"error": error.args[0]}
@@ -82,6 +79,17 @@ class Exchanging(Signer):
         self.issued.append(issued)
         answer = {"access_token": issued, "issued_token_type": ACCESS_TOKEN, "token_type": "Bearer"}
         return 200, {**answer, "expires_in": self.lifetime, **self.overlay}
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        key, issuer, audience = self.keys["RS256"].public_key(), self.issuer, AUDIENCE
+        if self.trusted:
+            keys = jwt.PyJWKClient(f"{self.trusted}/.well-known/jwks.json")
+            key, issuer, audience = (
+                keys.get_signing_key_from_jwt(token).key,
+                self.trusted,
+                f"{self.trusted}/mcp",
+            )
+        return jwt.decode(token, key, algorithms=["RS256", "ES256"], audience=audience, issuer=issuer)
 
     def _client(self, form: dict[str, str], authorization: str) -> str:
         if "client_assertion" in form:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.auth.resource_server import ResourceServer
+from tests.gateway.sign_in.signing_in import signing_in
 from tests.gateway.signing import AUDIENCE
 from tests.identity.exchanging import ACCESS_TOKEN, GRANT, Exchanging
 from tests.identity.passing import bearer, called, exchange, gateway, letting_in, names, trusted
+from tests.inside.gateway import Person, SignInState, grant_files
 from tests.patience import PATIENCE
 from toolbus import Toolbus, ToolbusError
 
@@ -145,3 +147,51 @@ async def test_a_refused_exchange_names_the_server_and_the_error(pair: Pair) -> 
             await bus.as_user("ann", token=issuer.token(sub="ann")).call("me/whoami")
     assert "'me'" in str(raised.value)
     assert "invalid_target (no such audience)" in str(raised.value)
+
+
+async def test_a_rejected_target_is_about_names_and_not_credentials(pair: Pair) -> None:
+    issuer, server = pair
+    issuer.answer = {"error": "invalid_target"}
+    async with gateway({"me": {"url": server.url, "auth": exchange(issuer)}}, letting_in(issuer)) as served:
+        answer = await called(served, "me_whoami", bearer(issuer.token(sub="ann")))
+    assert "check auth.audience and auth.resource" in answer
+    assert "credentials" not in answer
+
+
+async def test_an_issuer_with_an_error_of_its_own_fails_the_sign_in(pair: Pair) -> None:
+    """Also on a connection that is open: no connection to the server was lost."""
+    issuer, server = pair
+    issuer.lifetime = 2
+    async with gateway({"me": {"url": server.url, "auth": exchange(issuer)}}, letting_in(issuer)) as served:
+        ann = bearer(issuer.token(sub="ann"))
+        answer = await called(served, "me_whoami", ann)
+        issuer.answer, issuer.answer_status = {}, 500
+        async with asyncio.timeout(PATIENCE):
+            while answer == "ann":  # until its token has expired
+                answer = await called(served, "me_whoami", ann)
+    assert "sign-in failed" in answer
+    assert "/token: HTTP 500" in answer
+    assert "try again later" in answer
+    assert "connection was lost" not in answer
+
+
+async def test_a_key_holder_gets_the_cause(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """And the bus itself, which never has a token, logs no warning."""
+    issuer, server = pair
+    servers = {"me": {"url": server.url, "auth": exchange(issuer)}, "other": {"url": server.url}}
+    async with gateway(servers) as served:
+        answer = await called(served, "me_whoami", {})
+    assert "sign in to the gateway with OAuth" in answer
+    assert not [one for one in caplog.records if "'me'" in one.getMessage() and one.levelname == "WARNING"]
+
+
+async def test_a_token_of_the_gateways_own_sign_in_is_exchanged(pair: Pair, tmp_path: Path) -> None:
+    issuer, server = pair
+    state = SignInState(grant_files(tmp_path / "toolbus.yaml"))
+    servers = {"me": {"url": server.url, "auth": exchange(issuer)}}
+    async with signing_in(state, servers=servers) as served:
+        issuer.trusted = served.base
+        for name in ("ann", "bob"):
+            tokens = await (await served.registered()).signed_in(Person(name=name, user=name))
+            assert await called(served.front, "me_whoami", bearer(tokens["access_token"])) == name
+    assert len(issuer.exchanged) == 2

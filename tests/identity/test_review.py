@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import toolbus
+from tests.cli.running import toolbus, write_config
+from tests.identity.passing import exchange, trusted
 from toolbus.config import bus_config
 from toolbus.errors import ConfigError
 
@@ -46,3 +47,33 @@ def test_an_exchange_that_cannot_be_used(entry: dict[str, Any], reason: str) -> 
 def test_an_issuer_on_this_machine_needs_no_encryption() -> None:
     auth = {**AUTH, "issuer": "http://127.0.0.1:8080"}
     assert bus_config({"servers": {"files": {"url": URL, "auth": auth}}}).servers["files"].auth is not None
+
+
+def test_check_and_lock_say_that_a_server_is_for_clients(tmp_path: Path) -> None:
+    with trusted(tmp_path) as (issuer, server):
+        folder = tmp_path / "home" / "work"
+        folder.mkdir(parents=True)
+        write_config(folder, {"me": {"url": server.url, "auth": exchange(issuer)}})
+        checked = toolbus("check", folder=folder)
+        locked = toolbus("lock", "--yes", folder=folder)
+        serving = toolbus("serve", "--check", "--online", "--json", "--http", ":0", folder=folder)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "authorization server  found" in checked.stdout
+    assert "note" in checked.stdout
+    assert "used only for clients of the gateway" in checked.stdout
+    assert "done" not in checked.stdout
+    assert locked.returncode == 0
+    assert "me cannot be locked: used only for clients" in locked.stdout + locked.stderr
+    assert "set lock: off in its entry" in locked.stdout + locked.stderr
+    assert "servers.me" not in [one["about"] for one in json.loads(serving.stdout)["findings"]]
+
+
+def test_check_finds_an_issuer_that_is_down(tmp_path: Path) -> None:
+    with trusted(tmp_path) as (issuer, server):
+        folder = tmp_path / "home" / "work"
+        folder.mkdir(parents=True)
+        auth = {**exchange(issuer), "issuer": "http://127.0.0.1:9"}
+        write_config(folder, {"me": {"url": server.url, "auth": auth}})
+        checked = toolbus("check", folder=folder)
+    assert checked.returncode == 1
+    assert "authorization server: " in checked.stdout

@@ -123,7 +123,7 @@ def test_the_path_that_was_listed_last_stays() -> None:
         station = SimpleNamespace(
             lay=lay, lay_last=lay, run=None, check_offered=None, hooks=(), times_stations=False
         )
-        return SimpleNamespace(**dict.fromkeys(STATIONS, station), is_loaded=True)
+        return SimpleNamespace(**dict.fromkeys(STATIONS, station), quotas=lay, is_loaded=True)
 
     path = CallPath(stations)
     slow = in_thread(path.lay)

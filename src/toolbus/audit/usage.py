@@ -72,9 +72,11 @@ class ToolUsage:
     """The server's own name; a method such as `resources/read` for other requests."""
     is_tool: bool = True
     calls: int = 0
+    """Calls that were made."""
     errors: int = 0
-    """Calls that failed; refused ones are counted apart."""
+    """Calls that failed."""
     refused: int = 0
+    """Calls that were not made."""
     over_quota: int = 0
     """Refused calls for which a quota had nothing left."""
     bytes: int = 0
@@ -87,12 +89,13 @@ class ToolUsage:
 
     def add(self, call: UsedCall) -> None:
         """Count a call."""
-        self.calls += 1
-        self.bytes += call.bytes
         if call.outcome == "refused":
             self.refused += 1
             self.over_quota += call.is_over_quota
-        elif call.outcome not in _FINE:
+            return
+        self.calls += 1
+        self.bytes += call.bytes
+        if call.outcome not in _FINE:
             self.errors += 1
         if call.ms is not None:
             self.durations.add(call.ms)
@@ -118,7 +121,7 @@ class UsageCounts:
 
     @property
     def total(self) -> int:
-        """The number of calls."""
+        """The number of calls that were made."""
         return sum(one.calls for one in self.tools.values())
 
     @property

@@ -92,13 +92,16 @@ class ServerRoutes:
             raise ServerNotFound(alias, [known for known in servers if allowed is None or known in allowed])
         raise ServerDown(alias, "closed", "it was removed from the bus")
 
-    async def _call_tool(self, operation: Operation, over: ServerRequests | None = None) -> ToolResult:
+    async def _call_tool(self, operation: Operation, server: ServerRequests | None = None) -> ToolResult:
         """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
         assert operation.tenant is not None, "an operation is made through a view"
-        server = over or operation.tenant.requests.get(spec.origin.server) or self._server(operation)
-        if operation.prefers_legacy and over is None:
-            return await server.send_legacy(operation, partial(self._call_tool, operation))
+        if server is None:
+            server = operation.tenant.requests.get(spec.origin.server)
+            if server is None:
+                server = self._server(operation)
+            if operation.prefers_legacy:
+                return await server.send_legacy(operation, partial(self._call_tool, operation))
         observed = operation.observed
         # What the caller asks for is told to all observers; for those that ignore it, nothing is asked for.
         if observed is not None and operation.on_progress is None and not observed.follows_progress:
@@ -178,11 +181,13 @@ class ServerRoutes:
         await self._server(operation).cancel_task(operation.arguments["task"])
         return ToolResult()
 
-    async def _forward(self, operation: Operation, over: ServerRequests | None = None) -> ToolResult:
+    async def _forward(self, operation: Operation, server: ServerRequests | None = None) -> ToolResult:
         """A request other than a tool call, for an MCP client."""
-        server, reports = over or self._server(operation), operation.on_progress
-        if operation.prefers_legacy and over is None:
-            return await server.send_legacy(operation, partial(self._forward, operation))
+        if server is None:
+            server = self._server(operation)
+            if operation.prefers_legacy:
+                return await server.send_legacy(operation, partial(self._forward, operation))
+        reports = operation.on_progress
         in_flight = CallInFlight(
             tool=None,
             operation_id=operation.id,

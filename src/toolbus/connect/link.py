@@ -34,7 +34,7 @@ from toolbus.connect.opening.attempt import EarlyStart
 from toolbus.connect.opening.backoff import Backoff
 from toolbus.connect.opening.diagnostics import DOWNLOADERS
 from toolbus.connect.opening.establish import SessionOpener, root_cause
-from toolbus.connect.opening.failure import needs_user
+from toolbus.connect.opening.failure import awaits_client, needs_user
 from toolbus.connect.session import ServerSession, wait_for_room
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.loop import Flag
@@ -347,7 +347,8 @@ class Link:
         if error is None:
             self._enter("idle")
             return None
-        logger.log(logging.DEBUG if str(error) == str(self.error) else logging.WARNING, "%s", error)
+        is_usual = awaits_client(error) or str(error) == str(self.error)
+        logger.log(logging.DEBUG if is_usual else logging.WARNING, "%s", error)
         if isinstance(error, AuthRequired):
             self._enter("auth_required", error)
             return None

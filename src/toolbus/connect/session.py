@@ -39,6 +39,7 @@ from toolbus.core.values.errors import (
     ArgumentsError,
     AuthRequired,
     CallTimeout,
+    ConnectFailed,
     ConnectionLost,
     InputNeeded,
     ServerRejected,
@@ -230,6 +231,8 @@ class ServerSession:
                 self.refused = known or AuthRequired(self.server, "call", error.status)
             if error.lost or self.refused is not None:
                 self.end(text)
+            if not error.lost and error.status is None and isinstance(error.reported, ConnectFailed):
+                return error.reported  # a sign-in that may work later
             if error.lost or error.status is None:
                 return ConnectionLost(self.server, what, text, sent=error.sent)
             if self.refused is not None and self.refused is error.reported:

@@ -84,6 +84,8 @@ class Door:
     requests: Requests
     http: httpx2.AsyncClient
     """Follows no redirects, and keeps cookies."""
+    notes: list[str]
+    """The lines for the log of the gateway."""
 
     @property
     def origin(self) -> str:
@@ -146,17 +148,19 @@ async def door(
     if made.auth.sign_in.oidc is not None:
         back = f"{made.public_url}/sign-in/callback"
         provider = OidcProvider(made.auth.sign_in.oidc, Secrets(), Seal(bytes(32)), back)
-    state = SignInState(grant_files(folder / "toolbus.yaml"))
+    state, notes = SignInState(grant_files(folder / "toolbus.yaml")), list[str]()
+    state.note = notes.append
     server = SignInServer(state, made)
     async with gateway_over({"servers": {}}, serve=made) as gateway:
-        pages = PeoplePages(made, registry, server, provider)
+        pages = PeoplePages(made, registry, server, provider, notes.append)
+        server.show = pages.refuse_client
         config = gateway.bus.config.model_copy(update={"serve": made})
         app = App(gateway, access_of(config, sign_in=state), beside=[server, pages])
         http_server = HttpServer(app)
         await http_server.start(sock)
         try:
             async with httpx2.AsyncClient(timeout=PATIENCE) as http:
-                yield Door(f"{origin}/sign-in", registry, Requests(origin, server, http), http)
+                yield Door(f"{origin}/sign-in", registry, Requests(origin, server, http), http, notes)
         finally:
             await http_server.close()
             sock.close()

@@ -90,3 +90,66 @@ async def test_an_unknown_request_or_page_is_said_plainly(tmp_path: Path) -> Non
         assert "Sign in" in (await opened.get()).text
         style = await opened.get("/console.css")
         assert style.headers["content-type"].startswith("text/css")
+
+
+async def test_who_has_none_of_the_views_gets_the_url_of_their_own(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter("ann", "research")
+        text = plain((await opened.get(request=await opened.requests.ask("default"))).text)
+        assert "The client asks for the view default, and you may not use it." in text
+        assert f"{opened.origin}/mcp/research" in text
+
+
+async def test_who_has_no_view_with_a_scope_is_told_whom_to_ask(tmp_path: Path) -> None:
+    auth = {"sign_in": {"scopes": {"tools:all": "default"}}}
+    async with door(tmp_path, auth=auth) as opened:
+        await opened.enter("ann", "research")
+        text = plain((await opened.get(request=await opened.requests.ask("tools:all"))).text)
+        assert "Ask the operator of this gateway for access." in text
+
+
+async def test_a_view_is_shown_with_its_scope_if_that_has_another_name(tmp_path: Path) -> None:
+    auth = {"sign_in": {"scopes": {"tools:all": "default", "research": "research"}}}
+    async with door(tmp_path, auth=auth) as opened:
+        await opened.enter("ann", "default", "research")
+        page = await opened.get(request=await opened.requests.ask("tools:all", "research"))
+        assert "default (scope tools:all), research" in plain(page.text)
+
+
+async def test_the_log_names_person_and_client_and_no_secret(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        code = await opened.invite("ann", "default")
+        for _ in range(2):
+            await opened.post("/invite", {"code": code})
+        request = await opened.requests.ask()
+        await opened.consent(request, "refuse")
+        await opened.consent(request)
+        assert opened.notes == [
+            "'ann' signed in with a link",
+            "somebody at 127.0.0.1 came with a link that is used or wrong",
+            "'ann' refused 'Desk' (client.example.com)",
+            "'ann' allowed 'Desk' (client.example.com) to use default",
+        ]
+
+
+async def test_wrong_links_do_not_flood_the_log(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        for _ in range(15):
+            await opened.post("/invite", {"code": "wrong"})
+        assert len(opened.notes) == 10
+
+
+async def test_a_person_sees_a_page_and_a_program_json_when_a_client_is_wrong(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        redirect = "https://other.example.com/<b>"
+        body = {"redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
+        made = (await opened.http.post(f"{opened.origin}/register", json=body)).json()
+        known = {"response_type": "code", "client_id": made["client_id"], "redirect_uri": redirect}
+        for query in ({"client_id": "unknown"}, known, {"client_id": "<b>://"}):
+            url = f"{opened.origin}/authorize"
+            page = await opened.http.get(url, params=query, headers={"accept": "text/html,*/*"})
+            plainly = await opened.http.get(url, params=query)
+            assert (page.status_code, "This client cannot connect" in page.text) == (400, True)
+            assert "<b>" not in page.text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert (plainly.status_code, "error" in plainly.json()) == (400, True)

@@ -28,7 +28,7 @@ from tests.inside.gateway import (
     listening_socket,
 )
 from tests.patience import PATIENCE
-from toolbus.config import BusConfig, ServerConfig
+from toolbus.config import BusConfig, ServerConfig, bus_config
 
 ANN = Person(name="ann", user="ann")
 CALLBACK = "http://127.0.0.1:3118/callback"
@@ -144,7 +144,10 @@ def serve_with(base: str, **serve: Any) -> Serve:
 
 @asynccontextmanager
 async def signing_in(
-    state: SignInState, serve: Mapping[str, Any] | None = None, port: int = 0
+    state: SignInState,
+    serve: Mapping[str, Any] | None = None,
+    port: int = 0,
+    servers: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[SignIns]:
     """A gateway with a sign-in over HTTP, on a free port of this machine."""
     port = port or free_port()
@@ -152,9 +155,10 @@ async def signing_in(
     setting, gates = serve_with(base, **(serve or {})), Gates()
     server = SignInServer(state, setting)
     aliases = {"gated": ServerConfig(alias="gated", transport="stdio", command="none")}
+    aliases |= bus_config({"servers": dict(servers or {})}).servers
     made = BusConfig(serve=setting, servers=aliases)
     access = access_of(made, sign_in=state)
-    config: JSON = {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
+    config: JSON = {"servers": {"gated": {"server": gated(gates), "prefix": ""}, **(servers or {})}}
     await state.open()
     async with gateway_over(config, serve=setting) as gateway:
         app = App(gateway, access, beside=(server,))

@@ -33,6 +33,7 @@ def serve(**fields: Any) -> Serve:
         ({"auth": {"sign_in": {"scopes": {"a b": "default"}}}}, "scopes: a scope contains a space"),
         ({"auth": {"sign_in": {"token_seconds": 0}}}, "token_seconds: expected a number above 0"),
         ({"auth": {"sign_in": {"grant": 1}}}, "unknown key"),
+        ({"auth": {"sign_in": {"invites": False}}}, "sign_in.invites: nobody could sign in"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(fields: dict[str, Any], problem: str) -> None:
@@ -59,3 +60,11 @@ def test_a_gateway_on_this_machine_may_do_without_https() -> None:
 def test_sign_ins_need_a_file_or_a_store() -> None:
     with pytest.raises(ConfigError, match="sign-ins belong to a config file"):
         access_of(BusConfig(serve=serve()))
+
+
+def test_a_view_that_no_scope_gives_is_a_warning() -> None:
+    scopes = {"scopes": {"tools": "all"}}
+    views: dict[str, Any] = {"views": {"all": {}, "lab": {}}, "default_view": "all"}
+    [warned] = serve(auth={"sign_in": scopes}, **views).warnings
+    assert "gives the view 'lab', so no person can use it" in warned
+    assert [*serve(auth={"keys": True, "sign_in": scopes}, **views).warnings] == []

@@ -26,6 +26,9 @@ async def test_a_client_finds_out_where_to_sign_in(gateway: SignIns) -> None:
         f'resource_metadata="{gateway.base}/.well-known/oauth-protected-resource/mcp"'
         in refused.headers["www-authenticate"]
     )
+    assert 'scope="all research"' in refused.headers["www-authenticate"]
+    of_view = await gateway.called("", "/mcp/research")
+    assert 'scope="research"' in of_view.headers["www-authenticate"]
     resource = (await gateway.http.get(f"{gateway.base}/.well-known/oauth-protected-resource/mcp")).json()
     assert resource["authorization_servers"] == [gateway.base]
     found = (await gateway.http.get(f"{gateway.base}/.well-known/oauth-authorization-server")).json()
@@ -140,3 +143,30 @@ async def test_a_client_of_one_server_gets_that_server_alone(gateway: SignIns) -
     assert (await gateway.called(tokens["access_token"])).status_code == 401
     unknown = await client.signed_in(resource=f"{gateway.base}/mcp/unknown")
     assert (await gateway.called(unknown["access_token"], "/mcp/unknown")).status_code == 403
+
+
+async def test_another_public_url_ends_the_refresh_tokens_of_the_one_before(tmp_path: Path) -> None:
+    files = grant_files(tmp_path / "toolbus.yaml")
+    async with signing_in(SignInState(files), VIEWS) as first:
+        client = await first.registered()
+        tokens = [await client.signed_in(resource=f"{first.base}{path}") for path in ("/mcp", "/mcp/all")]
+    async with signing_in(SignInState(files), VIEWS) as second:
+        client.gateway = second
+        for one in tokens:
+            refused = await client.refresh(one["refresh_token"])
+            assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+        new = await client.signed_in()
+        assert (await client.refresh(new["refresh_token"])).status_code == 200
+
+
+async def test_a_code_that_comes_again_ends_the_access_of_one_client(gateway: SignIns) -> None:
+    notes: list[str] = []
+    gateway.state.note = notes.append
+    lost, kept = await gateway.registered(), await gateway.registered(client_name="Another")
+    code, other = await lost.code(), await kept.signed_in()
+    assert [(await lost.exchange(code)).status_code for _ in range(2)] == [200, 400]
+    assert (await gateway.called(other["access_token"])).status_code == 200
+    assert notes[0] == (
+        "a used code or refresh token of 'A client' came again, so the access that 'ann' gave to this "
+        "client ended; their other clients keep theirs"
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.call.routes import repeatable
 from toolbus.config import ServerConfig
-from toolbus.core.operation.events import Emit, Event, ListChanged, StateChanged
+from toolbus.core.operation.events import Emit, Event, ListChanged, StateChanged, Warned
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.catalog import Memo, Same
 from toolbus.core.values.errors import INTERNAL_ERROR, CallDenied, ServerRejected, TooManySessions
@@ -101,8 +101,12 @@ class SecondLink:
     async def send(
         self, operation: Operation, send: "Callable[[LinkRequests], Awaitable[ToolResult]]"
     ) -> ToolResult:
-        """Send an operation of a legacy client over the link that it takes."""
-        server, first = await self.borrow(operation.caller.session), self._first.requests
+        """Send an operation of a legacy client over the link that it takes.
+
+        A step of a script takes the first link: the script is suspended while the client is asked.
+        """
+        first = self._first.requests
+        server = None if operation.forwarding is None else await self.borrow(operation.caller.session)
         if server is None or self._differs(server, operation):
             return await send(first)
         try:
@@ -203,11 +207,14 @@ class SecondLink:
         return target in self._failed or target not in self._memo(_shared_definitions, self, both, 1)
 
     def following(self, emit: Emit) -> Emit:
-        """Pass on the events of its link, but no state: the first link has the state of the server."""
+        """Pass on the events of its link. A loss is a warning: the first one has the state of its server."""
 
         def follow(event: Event) -> None:
             if not isinstance(event, StateChanged):
                 emit(event)
+            elif event.previous == "ready" and event.error is not None:
+                message = f"its connection for legacy clients was lost: {event.error}"
+                emit(Warned(server=event.server, message=message))
 
         return follow
 

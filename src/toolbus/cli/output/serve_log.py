@@ -20,6 +20,7 @@ from toolbus.cli.output.json_log import LOG, log_json
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.terminal import variables
 from toolbus.config.settings.serve import Serve
+from toolbus.connect.auth.exchange import NO_CLIENT_TOKEN
 from toolbus.core.operation.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
@@ -114,6 +115,8 @@ class ServeLog:
     def _is_news(self, event: Event, user: str) -> bool:
         if not isinstance(event, StateChanged):
             return isinstance(event, Warned | ToolHeld | LoginNeeded)
+        if NO_CLIENT_TOKEN in (event.error or ""):
+            return False  # as long as no client has called
         if event.error is not None:
             self._troubled.add((event.server, user))
             return True

@@ -287,6 +287,15 @@ class Serve(ServeModel):
         is_encrypted = self.tls is not None or (self.public_url or "").lower().startswith("https:")
         if not self.is_local and not is_encrypted:
             yield "keys and tokens are sent unencrypted; set serve.tls, or put a proxy with HTTPS in front"
+        if self.auth.sign_in is not None:
+            oidc, given = self.auth.sign_in.oidc, self.scopes.values()
+            of_groups = (
+                () if oidc is None else [view for views in oidc.groups.views.values() for view in views]
+            )
+            wanted = of_groups if self.auth.keys else (*of_groups, *self.views)
+            for view in dict.fromkeys(wanted):
+                if view not in given:
+                    yield f"no scope of auth.sign_in.scopes gives the view {view!r}, so no person can use it"
 
     def listening_at(self, http: str) -> "Serve":
         """The same at another address; ConfigError if it may not listen there."""

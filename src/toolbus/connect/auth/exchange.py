@@ -9,16 +9,16 @@ from toolbus.state.tokens.tokens import Login
 
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+NO_CLIENT_TOKEN = (
+    "the server works for clients of the gateway that sent an OAuth token, and this caller sent none"
+)
 
 
 def subject_of(subject: SubjectToken | None) -> str:
     """The token to exchange; AuthFailure if there is none, or it has expired."""
     if subject is None:
-        raise AuthFailure(
-            "the server works for clients of the gateway that sent an OAuth token, and this caller sent none",
-            hint="connect with a token of serve.auth.oauth; a key, or no credential, cannot be exchanged",
-            step="token",
-        )
+        hint = "sign in to the gateway with OAuth; a key, or no credential, cannot be exchanged"
+        raise AuthFailure(NO_CLIENT_TOKEN, hint=hint, step="client token")
     if subject.has_expired:
         hint = "the next request with a new token renews it"
         raise AuthFailure("the token of the client has expired", hint=hint, step="token")

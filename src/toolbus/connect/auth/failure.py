@@ -2,7 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-Step: TypeAlias = Literal["resource metadata", "authorization server", "client", "sign-in", "token", "store"]
+Step: TypeAlias = Literal[
+    "resource metadata", "authorization server", "client", "client token", "sign-in", "token", "store"
+]
 
 
 class AuthFailure(Exception):

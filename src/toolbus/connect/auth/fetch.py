@@ -132,7 +132,9 @@ class Fetch:
     ) -> FetchedReply:
         reply = await self._answered(method, url, headers, content)
         if reply.status >= 500 or reply.status == 429:
-            raise Unreachable(f"{_shown(url)}: HTTP {reply.status}")
+            raise Unreachable(
+                f"{_shown(url)}: HTTP {reply.status}", hint="it may be temporary; try again later"
+            )
         return reply
 
     async def _answered(

@@ -47,6 +47,10 @@ from toolbus.state.tokens.tokens import Login
 
 NO_CHALLENGE = Challenge()
 _TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
+_REJECTED_HINTS = {
+    "invalid_target": "check auth.audience and auth.resource, the names of the server there",
+    "invalid_scope": "check auth.scopes",
+}
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 MachineAuth = ClientCredentials | TokenExchange | IdentityAssertion | Workload
 
@@ -182,7 +186,7 @@ class OAuthFlow:
         try:
             return await self._completed(self._endpoint(server, client, key), form, login)
         except Rejected as rejected:
-            rejected.hint = "check the credentials in auth"
+            rejected.hint = _REJECTED_HINTS.get(rejected.error, "check the credentials in auth")
             raise
 
     async def refresh(self, login: Login) -> Login:
@@ -415,8 +419,9 @@ class OAuthClient:
         return await self._reported(self._flow.login())
 
     async def discover(self) -> None:
-        """Find out whether a person could sign in: the server, and its authorization server, are asked."""
-        await self._reported(self._flow.discover_for_person())
+        """Find out whether tokens could be had: the server, and its authorization server, are asked."""
+        flow = self._flow
+        await self._reported(flow.discover_for_person() if flow.is_personal else flow.discover())
 
     async def sign_in(
         self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False

@@ -151,7 +151,9 @@ class OAuthCredentials:
         server, redacted = self._config.alias, self._values.redacted
         reason = redacted(failure.reason)
         if isinstance(failure, Unreachable):
-            error = ConnectFailed(server, "sign-in", reason, hint="check the network, and try again")
+            hint = failure.hint or "check the network, and try again"
+            error = ConnectFailed(server, "sign-in", reason, hint=hint)
+            error.sent = False
             return WireError(f"signing in failed: {reason}", sent=False, lost=False, reported=error)
         if isinstance(failure, PersonNeeded) and self._flow.is_personal:
             error = LoginRequired(

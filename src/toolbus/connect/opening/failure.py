@@ -5,8 +5,18 @@ from toolbus.connect.opening.diagnostics import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.text.display import in_seconds
-from toolbus.core.values.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
+from toolbus.core.values.errors import (
+    AuthRequired,
+    ConfigError,
+    ConnectFailed,
+    SecretMissing,
+    SignInFailed,
+    ToolbusError,
+)
 
+CLIENTS_ONLY = (
+    "used only for clients of the gateway that sign in with OAuth, so its tools are listed for them alone"
+)
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"
 _STATUS_HINTS = {
     404: _PATH,
@@ -38,6 +48,11 @@ def needs_user(error: ToolbusError | None) -> bool:
     """Whether a person has to fix it: an invalid entry, no such command, no secret or credentials."""
     is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
     return is_ours or isinstance(error, AuthRequired | ConfigError | SecretMissing)
+
+
+def awaits_client(error: ToolbusError | None) -> bool:
+    """Whether a server needs the token of a client, which the bus itself does not have."""
+    return isinstance(error, SignInFailed) and error.step == "client token"
 
 
 def timeout_failure(attempt: Attempt) -> ConnectFailed:

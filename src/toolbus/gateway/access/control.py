@@ -289,9 +289,9 @@ class AccessControl:
         return Refusal.of(status, error or "unauthorized", body, headers)
 
     def _scopes(self, view: str) -> list[str]:
-        """The scopes that give a view; all, if none gives it."""
+        """The scopes that give a view; all, if none gives it, or if a person chooses among them."""
         scopes = self._serve.scopes
-        wanted = view or self._serve.default_view
+        wanted = view or ("" if self._sign_in is not None else self._serve.default_view)
         return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
 
     def _resource(self, peer: HttpPeer, view: str) -> str:

@@ -6,6 +6,8 @@ of the browser and to the request of the client. No other page can show these in
 
 import hmac
 import logging
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +24,13 @@ from toolbus.gateway.http.request import Headers, HttpRequest, NoRoom
 from toolbus.gateway.people.oidc import FLOW_SECONDS, OidcProvider, OidcRefused
 from toolbus.gateway.people.pages import STYLE, SignInPages, granted
 from toolbus.gateway.people.registry import BROWSER, BROWSER_SECONDS, INVITE, PersonEntry, PersonRegistry
-from toolbus.gateway.sign_in.request import REQUEST, SIGN_IN, AuthorizationRequests, Person
+from toolbus.gateway.sign_in.request import REQUEST, SIGN_IN, AuthorizationRequests, Person, WaitingRequest
 
 logger = logging.getLogger("toolbus")
 
 Answer: TypeAlias = Callable[[HttpRequest, Fields], Awaitable[None]]
+_MOST_WRONG = 10
+"""The wrong links that are noted in a minute; anyone can send one."""
 _FORM = "application/x-www-form-urlencoded"
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SESSION, _FLOW = "toolbus_person", "toolbus_flow"
@@ -54,7 +58,9 @@ class PeoplePages:
         registry: PersonRegistry,
         requests: AuthorizationRequests,
         provider: OidcProvider | None = None,
+        note: Callable[[str], None] = logger.info,
     ) -> None:
+        """`note` reports what people do, and never a secret."""
         assert serve.public_url is not None, "checked with the config"
         assert serve.resource is not None, "it has a public URL"
         settings = serve.auth.sign_in
@@ -64,6 +70,9 @@ class PeoplePages:
         self._registry = registry
         self._requests = requests
         self._provider = provider
+        self._note = note
+        self._wrong: deque[float] = deque(maxlen=_MOST_WRONG)
+        """The times of the wrong links that were noted."""
         self._base = f"{public.path.rstrip('/')}{SIGN_IN}"
         self._is_secure = public.scheme == "https"
         self._pages = SignInPages(
@@ -71,6 +80,7 @@ class PeoplePages:
             endpoint=serve.resource,
             provider="" if provider is None else provider.host,
             has_invites=settings.invites,
+            scopes=serve.scopes,
         )
         self._style = (Path(console.__file__).parent / "static" / STYLE).read_bytes()
         self._get: dict[str, Answer] = {"": self._start, "/invite": self._show_invite}
@@ -147,15 +157,23 @@ class PeoplePages:
         code = parse_qs(urlsplit(given).query).get("code", [given])[0]
         found = await self._registry.use(code)
         if found is None:
+            self._note_wrong(http)
             waiting = self._requests.waiting(sealed) if sealed else None
             return await self._send(http, 400, self._pages.who(sealed, waiting, _SPENT))
+        self._note(f"{found.person.name!r} signed in with a link")
         return await self._sign_in(http, found.person, found.views, sealed)
+
+    def _note_wrong(self, http: HttpRequest) -> None:
+        now = time.monotonic()
+        if len(self._wrong) < _MOST_WRONG or now - self._wrong[0] > 60:
+            self._wrong.append(now)
+            where = self._hosts.peer(http.facts).address or "a local socket"
+            self._note(f"somebody at {where} came with a link that is used or wrong")
 
     async def _sign_in(self, http: HttpRequest, person: Person, views: Sequence[str], sealed: str) -> None:
         """Give the browser a new session, and go on with the request that it came for."""
         before, _ = await self._browser(http)
         secret = await self._registry.sign_in(person, views, before)
-        logger.info("%s signed in", person.name)
         return await self._go_on(http, sealed, self._cookie(_SESSION, secret, BROWSER_SECONDS))
 
     async def _sign_out(self, http: HttpRequest, fields: Fields) -> None:
@@ -187,6 +205,7 @@ class PeoplePages:
         except OidcRefused as refused:
             logger.warning("a sign-in at %s was refused: %s", self._provider.host, refused)
             return await self._refuse(http, 403, "Not signed in", str(refused))
+        self._note(f"{found.person.name!r} signed in")
         return await self._sign_in(http, found.person, found.views, found.request)
 
     async def _browser(self, http: HttpRequest) -> tuple[str, PersonEntry | None]:
@@ -209,12 +228,15 @@ class PeoplePages:
         if not _is_token(fields, secret, sealed):
             return await self._refuse(http, 403, "Not from there", "That form is not of this browser.")
         if fields.get("choice") != "allow":
+            self._note(f"{entry.person.name!r} refused {_client(waiting)}")
             return await self._redirect(http, self._requests.refuse(waiting))
         views = [view for view in granted(waiting, entry) if view in fields.all("view")]
         try:
-            return await self._redirect(http, await self._requests.approve(waiting, entry.person, views))
+            where = await self._requests.approve(waiting, entry.person, views)
         except ValueError:
             return await self._refuse(http, 400, "Not allowed", "Choose at least one of the views.")
+        self._note(f"{entry.person.name!r} allowed {_client(waiting)} to use {', '.join(views)}")
+        return await self._redirect(http, where)
 
     # Responses
 
@@ -233,6 +255,12 @@ class PeoplePages:
         headers = (*_SECURE, _HTML, (b"content-security-policy", policy.encode("ascii")))
         await http.respond(status, page.encode(errors="replace"), headers)
 
+    async def refuse_client(self, http: HttpRequest, status: int, reason: str) -> None:
+        """Tell a person that their client cannot connect."""
+        advice = "Nothing was allowed. Add the gateway to the client again, or tell its developer."
+        page = self._pages.refusal("This client cannot connect", f"The gateway says: {reason}.", advice)
+        await self._send(http, status, page)
+
     async def _refuse(self, http: HttpRequest, status: int, title: str, line: str) -> None:
         await self._send(http, status, self._pages.refusal(title, line))
 
@@ -242,6 +270,10 @@ class PeoplePages:
 
     async def _redirect(self, http: HttpRequest, where: str, headers: Headers = ()) -> None:
         await http.respond(303, headers=(*_SECURE, (b"location", where.encode("ascii")), *headers))
+
+
+def _client(waiting: WaitingRequest) -> str:
+    return f"{waiting.client_name!r} ({waiting.redirect_host})"
 
 
 def _token(secret: str, sealed: str) -> str:

@@ -3,8 +3,9 @@
 A client names itself, so pages call that a claim, and show the host that gets the answer.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from toolbus.console.elements import Child, Element, element
 from toolbus.console.widgets import facts, form, hidden_fields, text_field
@@ -29,6 +30,8 @@ class SignInPages:
     provider: str
     """The host of the OIDC provider; empty without one."""
     has_invites: bool
+    scopes: Mapping[str, str]
+    """The views by scope."""
 
     def home(self, entry: PersonEntry, token: str) -> str:
         """The page of somebody who signed in, and did not come from a client."""
@@ -81,19 +84,19 @@ class SignInPages:
                 "Client": _claimed(waiting),
                 "Sends you to": _destination(waiting),
                 "Gives access to": waiting.resource,
-                "Scopes": ", ".join(waiting.scopes) or None,
+                "Asks for": ", ".join(self._named(view, waiting) for view in waiting.views),
                 "As": entry.person.name,
             }
         )
         if views:
             title = f"Connect {_name(waiting)}?"
             said = element("p", _MEANING)
-            chosen = element("fieldset", element("legend", "Views"), list(map(_view, views)))
+            boxes = [_view(view, self._named(view, waiting)) for view in views]
+            chosen = element("fieldset", element("legend", "Views"), boxes)
             answers = [chosen, element("p", _ONLY_YOURS), _answer("allow", "Allow", "main"), " ", refuse]
         else:
             title = f"You cannot connect {_name(waiting)}"
-            asked, own = ", ".join(waiting.views), ", ".join(entry.views) or "none"
-            said = element("p", f"It asks for {asked}, and your views are: {own}.", class_="problem")
+            said = self._instead(waiting, entry)
             answers = [refuse]
         leave = self._leave(token, request, "Sign in as somebody else")
         return self._page(title, said, fields, form(f"{self.base}/consent", hidden, *answers), leave)
@@ -101,6 +104,24 @@ class SignInPages:
     def refusal(self, title: str, *lines: str) -> str:
         """A page that only says something."""
         return self._page(title, *(element("p", line) for line in lines))
+
+    def _named(self, view: str, waiting: WaitingRequest) -> str:
+        """A view, with the scopes that give it, unless they have its name."""
+        given = [scope for scope in waiting.scopes if self.scopes.get(scope) == view]
+        return view if given in ([], [view]) else f"{view} (scope {', '.join(given)})"
+
+    def _instead(self, waiting: WaitingRequest, entry: PersonEntry) -> Child:
+        """The advice for a client that asks only for views of others."""
+        asked = f"The client asks for {_views(waiting.views)}, and you may not use {_it(waiting.views)}."
+        own = [view for view in entry.views if view in self.scopes.values()]
+        if not own:
+            return element("p", f"{asked} Ask the operator of this gateway for access.", class_="problem")
+        urls = [element("code", f"{self.endpoint}/{quote(view)}", class_="breakable") for view in own]
+        return [
+            element("p", f"{asked} You may use {_views(own)}.", class_="problem"),
+            element("p", "Refuse, and connect the client to one of your URLs instead:"),
+            *(element("p", url) for url in urls),
+        ]
 
     def _leave(self, token: str, request: str, label: str) -> Element:
         hidden = hidden_fields({"token": token, **({REQUEST: request} if request else {})})
@@ -140,10 +161,18 @@ def _destination(waiting: WaitingRequest) -> Child:
     return [element("strong", named), where]
 
 
-def _view(view: str) -> Element:
+def _views(views: Sequence[str]) -> str:
+    return f"the view{'' if len(views) == 1 else 's'} {', '.join(views)}"
+
+
+def _it(views: Sequence[str]) -> str:
+    return "it" if len(views) == 1 else "them"
+
+
+def _view(view: str, label: str) -> Element:
     """A view that a person may leave out."""
     box = element("input", type="checkbox", name="view", value=view, checked=True)
-    return element("label", box, " ", view)
+    return element("label", box, " ", label)
 
 
 def _main(label: str) -> Element:

@@ -68,7 +68,7 @@ class HttpFront:
         self._replica = replica
         self.seal, self.spent = _carried(config, self._log, replica)
         """For what clients carry, and the approvals in it that were used."""
-        self._sign_in = SignInFront(config, replica, self.seal)
+        self._sign_in = SignInFront(config, replica, self.seal, partial(self._log.add_line, "sign-in"))
         self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers

@@ -20,8 +20,9 @@ from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.config.secrets.expand import resolved
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.serve import Serve, TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
+from toolbus.connect.opening.failure import awaits_client
 from toolbus.connect.sandbox.bubblewrap import find_bubblewrap
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
@@ -30,7 +31,9 @@ from toolbus.gateway.access.keys import KEY, StoredKey, StoredKeys, explained, f
 from toolbus.gateway.access.tokens import Issuer
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.http.run import CannotListen, listening_socket, tls_context
+from toolbus.gateway.people.registry import BROWSER, INVITE, PersonRegistry, person_files
 from toolbus.gateway.protocol.principal import LOCAL
+from toolbus.gateway.sign_in.grants import GRANT, StoredGrants, grant_files
 from toolbus.state.store.store import Store, store_cipher
 from toolbus.state.values import Mirror
 
@@ -76,8 +79,9 @@ async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online:
     keys = not over_stdio and serve.auth.keys
     if config.store is not None:
         found += [one async for one in _store(config, serve, keys=keys, online=online)]
-    elif keys:
-        found += _file_keys(config, serve)
+    else:
+        found += _file_keys(config, serve) if keys else []
+        found += _file_people(config, serve) if not over_stdio else []
     if online:
         if not over_stdio:
             found += [one async for one in _issuer(config, serve)]
@@ -184,7 +188,7 @@ def _file_keys(config: BusConfig, serve: Serve) -> list[Finding]:
 
 def _of_keys(keys: Sequence[StoredKey], serve: Serve) -> Iterator[Finding]:
     """Look for keys that let nobody in."""
-    if not keys and serve.auth.oauth is None:
+    if not keys and serve.auth.oauth is None and serve.auth.sign_in is None:
         yield warning(
             "serve.auth.keys",
             "there is no key, so every client is refused",
@@ -197,6 +201,30 @@ def _of_keys(keys: Sequence[StoredKey], serve: Serve) -> Iterator[Finding]:
                 yield warning(
                     "serve.auth.keys", f"the key {key.name!r} is for {view!r}, which is no view", step
                 )
+
+
+def _file_people(config: BusConfig, serve: Serve) -> list[Finding]:
+    if serve.auth.sign_in is None:
+        return []
+    if config.file is None:
+        return [error("serve.auth.sign_in", "sign-ins belong to a config file", "save the config to one")]
+    files = person_files(config.file)
+    try:
+        with explained("invites and sign-ins"):
+            grants = grant_files(config.file)
+            return files.wait(_of_people(PersonRegistry(files), StoredGrants(grants), serve))
+    except ToolbusError as problem:
+        return [error("serve.auth.sign_in", problem)]
+
+
+async def _of_people(people: PersonRegistry, grants: StoredGrants, serve: Serve) -> list[Finding]:
+    """Look for somebody who can sign in."""
+    if serve.auth.sign_in is None or serve.auth.sign_in.oidc is not None:
+        return []
+    if await people.all(INVITE) or await people.all(BROWSER) or grants.all():
+        return []
+    step = "invite somebody with 'toolbus key invite NAME'"
+    return [warning("serve.auth.sign_in", "nobody is invited, so nobody can sign in", step)]
 
 
 async def _store(config: BusConfig, serve: Serve, *, keys: bool, online: bool) -> AsyncIterator[Finding]:
@@ -212,12 +240,15 @@ async def _store(config: BusConfig, serve: Serve, *, keys: bool, online: bool) -
 
 async def _reached(store: Store, serve: Serve, *, keys: bool) -> list[Finding]:
     store.patience = _STORE_PATIENCE
-    mirror = Mirror(store, KEY)
+    mirror, grants = Mirror(store, KEY), Mirror(store, GRANT)
     try:
         await store.open()
         await mirror.start()
-        return list(_of_keys(StoredKeys(store, mirror).all(), serve)) if keys else []
+        found = list(_of_keys(StoredKeys(store, mirror).all(), serve)) if keys else []
+        await grants.start()
+        return found + await _of_people(PersonRegistry(store), StoredGrants(store, grants), serve)
     finally:
+        await grants.close()
         await mirror.close()
         await store.close()
 
@@ -234,12 +265,18 @@ async def _references(config: BusConfig) -> AsyncIterator[Finding]:
 
 
 async def _issuer(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
-    if serve.auth.oauth is None:
-        return
-    try:
-        await Issuer(serve.auth.oauth, Secrets(None, config.folder, config.reviewed)).check()
-    except (AuthFailure, ToolbusError) as problem:
-        yield error("serve.auth.oauth.issuer", f"{serve.auth.oauth.issuer} cannot be used: {problem}")
+    oidc = None if serve.auth.sign_in is None else serve.auth.sign_in.oidc
+    issuers = {
+        "oauth.issuer": serve.auth.oauth,
+        "sign_in.oidc.issuer": None if oidc is None else TokenIssuer(issuer=oidc.issuer),
+    }
+    for key, setting in issuers.items():
+        if setting is None:
+            continue
+        try:
+            await Issuer(setting, Secrets(None, config.folder, config.reviewed)).check()
+        except (AuthFailure, ToolbusError) as problem:
+            yield error(f"serve.auth.{key}", f"{setting.issuer} cannot be used: {problem}")
 
 
 # Everything together
@@ -252,6 +289,8 @@ async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
         async with _tried_once(config, warned) as bus:
             views = Views(bus, serve)
             for alias, problem in bus.failures.items():
+                if awaits_client(problem):
+                    continue  # until a client calls
                 yield (error if config.servers[alias].required else warning)(f"servers.{alias}", problem)
             if bus.held:
                 names = ", ".join(list(bus.held)[:3])

@@ -1,6 +1,6 @@
 """The sign-in of people to a gateway, while its config wants one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.core.values.errors import StoreError, ToolbusError
@@ -18,8 +18,13 @@ from toolbus.state.seal import Seal
 class SignInFront:
     """The authorization server and the pages for people, which follow the config."""
 
-    def __init__(self, config: BusConfig, replica: Replica | None, seal: Seal) -> None:
-        """`seal` is the same for all replicas and workers. `state` is None without a store and a file."""
+    def __init__(
+        self, config: BusConfig, replica: Replica | None, seal: Seal, note: Callable[[str], None]
+    ) -> None:
+        """`seal` is the same for all replicas and workers; `note` writes a line to the log.
+
+        `state` is None without a store and a file.
+        """
         self.state: SignInState | None = None
         self._people: PersonRegistry | None = None
         if replica is not None and config.store is not None:
@@ -28,7 +33,9 @@ class SignInFront:
         elif config.file is not None:
             self.state = SignInState(grant_files(config.file))
             self._people = PersonRegistry(person_files(config.file))
-        self._seal = seal
+        if self.state is not None:
+            self.state.note = note
+        self._seal, self._note = seal, note
         self._pages: Sequence[PagesBeside] = ()
         self.use(config)
 
@@ -47,7 +54,9 @@ class SignInFront:
             back = f"{serve.issuer}{SIGN_IN}/callback"
             secrets = Secrets(None, config.folder, config.reviewed)
             provider = OidcProvider(serve.auth.sign_in.oidc, secrets, self._seal, back)
-        self._pages = (server, PeoplePages(serve, self._people, server, provider))
+        pages = PeoplePages(serve, self._people, server, provider, self._note)
+        server.show = pages.refuse_client
+        self._pages = (server, pages)
 
     async def start(self) -> None:
         """Read the keys and the grants, if there is a sign-in; `ToolbusError` if that is not possible."""

@@ -42,12 +42,18 @@ class Grant:
     expires: float
     """The time when a person has to sign in again; soon, until the code is used."""
 
+    def is_for(self, endpoint: str) -> bool:
+        """Whether its tokens are for the MCP endpoint with that URL, or for one of its views."""
+        return f"{self.resource}/".startswith(f"{endpoint}/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """The number of times that tokens were issued for a grant; 0 until the code is used."""
 
     number: int
+    renewed: float = 0.0
+    """The time when the last tokens were issued."""
     code_challenge: str = ""
     redirect_uri: str = ""
 
@@ -78,6 +84,11 @@ class StoredGrants:
         """The grants that are in use, the oldest first."""
         current = [grant for grant in self.by_id().values() if self.now() < grant.expires]
         return sorted(current, key=lambda grant: grant.created)
+
+    async def renewed(self) -> dict[str, float]:
+        """The time when each grant got its last tokens."""
+        turns = await self.values.items(TURN)
+        return {grant_id: Turn(**json.loads(turn)).renewed for grant_id, turn in turns.items()}
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a grant, for a thread that may wait; returns whether there was one."""
@@ -116,7 +127,7 @@ class StoredGrants:
 
     async def advance(self, grant: Grant, turn: Turn, seconds: float) -> bool:
         """Begin the next turn of a grant; False if somebody else did, so that this turn is used up."""
-        following = Turn(number=turn.number + 1)
+        following = Turn(number=turn.number + 1, renewed=self.now())
         return await self.values.swap(TURN, grant.id, _encoded(turn), _encoded(following), seconds)
 
 

@@ -212,6 +212,8 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[IssuedCode, IssuedR
     ) -> OAuthToken:
         rules, grant, turn = self.rules, refresh_token.grant, refresh_token.turn
         self._check_resource(grant)
+        if not grant.is_for(rules.resource):
+            raise TokenError("invalid_grant", "the URL of the gateway has changed; sign in again")
         left = grant.expires - rules.state.values.now()
         if not await rules.state.grants.advance(grant, turn, left):
             await end_stolen(rules.state, grant)

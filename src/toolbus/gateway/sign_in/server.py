@@ -54,6 +54,8 @@ class SignInServer:
 
     def __init__(self, state: SignInState, serve: Serve) -> None:
         self.state = state
+        self.show: Callable[[HttpRequest, int, str], Awaitable[None]] | None = None
+        """Shows a person why their client cannot connect."""
         self.use(serve)
 
     def use(self, serve: Serve) -> None:
@@ -88,10 +90,12 @@ class SignInServer:
         try:
             await self.open()
             await self._pages[path](http)
+        except ClientRefused as refused:
+            await self._refuse_person(http, 400, "invalid_client", refused.reason)
         except NoRoom:
             await _refuse(http, 413, "invalid_request", "the request is too large")
         except BadParameters as bad:
-            await _refuse(http, 400, "invalid_request", str(bad))
+            await self._refuse_person(http, 400, "invalid_request", str(bad))
         except (StoreError, OSError, ValueError) as error:
             logger.warning("the authorization server cannot answer: %s", error)
             reason = "the sign-ins cannot be read or written now; try again later"
@@ -167,16 +171,24 @@ class SignInServer:
         is_get = http.facts.method == "GET"
         asked = _parameters(http.query if is_get else await _body(http))
         provider = AuthorizationProvider(self._rules, asked)
-        try:
-            # First, so that a person learns what is wrong with the client.
-            await self._rules.clients.client(self.state.keys, asked.get("client_id", ""))
-        except ClientRefused as refused:
-            return await _refuse(http, 400, "invalid_client", refused.reason)
+        # First, so that a person learns what is wrong with the client.
+        await self._rules.clients.client(self.state.keys, asked.get("client_id", ""))
         response = await AuthorizationHandler(provider).handle(_request(http, query=urlencode(asked)))
         location = response.headers.get("location", "")
         if location and not location.startswith(f"{self._rules.issuer}{SIGN_IN}?"):
             response.headers["location"] = _with_parameters(location, {"iss": self._rules.issuer})
+        elif not location:
+            found = json.loads(bytes(response.body))
+            reason = found.get("error_description") or found["error"]
+            return await self._refuse_person(http, response.status_code, found["error"], reason)
         return await _respond(http, response)
+
+    async def _refuse_person(self, http: HttpRequest, status: int, error: str, reason: str) -> None:
+        """Refuse with a page if a browser asks."""
+        is_page = http.facts.path == AUTHORIZE and "text/html" in http.headers.get("accept", "").lower()
+        if is_page and self.show is not None:
+            return await self.show(http, status, reason)
+        return await _refuse(http, status, error, reason)
 
     async def _token(self, http: HttpRequest) -> None:
         asked = _with_client_id(http, _parameters(await _body(http)))

@@ -41,6 +41,8 @@ class SignInState:
         """`is_shared` says that others use the same values, in a database."""
         self.values = values
         self.grants = StoredGrants(values, Mirror(values, GRANT) if is_shared else None)
+        self.note: Callable[[str], None] = logger.info
+        """Reports what happens to grants; never a token."""
         self._keys: SignInKeys | None = None
         self._opening = asyncio.Lock()
 
@@ -106,12 +108,11 @@ async def current(state: SignInState, kind: str, text: str) -> tuple[Grant, Turn
 
 async def end_stolen(state: SignInState, grant: Grant) -> None:
     """Revoke a grant whose code or refresh token came a second time."""
-    logger.warning(
-        "a used code or refresh token of %r came again, so the access of %r is revoked",
-        grant.client_name,
-        grant.person,
-    )
-    await state.grants.end(grant.id)
+    if await state.grants.end(grant.id):
+        state.note(
+            f"a used code or refresh token of {grant.client_name!r} came again, so the access that "
+            f"{grant.person!r} gave to this client ended; their other clients keep theirs"
+        )
 
 
 def access_token(
@@ -238,8 +239,13 @@ class SignInTokens:
         if version == self._version:
             return
         try:
-            self._grants = self._state.grants.by_id()
+            before, self._grants = self._grants, self._state.grants.by_id()
         except (OSError, ValueError) as error:
             self._grants = {}
             logger.warning("no sign-in is accepted: %s", error)
+        else:
+            now = self._state.values.now()
+            for one in before.values():
+                if one.id not in self._grants and now < one.expires:
+                    self._state.note(f"the access of {one.client_name!r} for {one.person!r} was revoked")
         self._version = version

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ENDED = {"keys": "key", "invites": "invite", "browsers": "signed-in browser", "clients": "allowed client"}
 """The names that messages use for what a revocation ends."""
+_ID = 8
+"""The characters of an ID that are shown; 'key revoke' needs no more."""
 _SEE_LIST = "; see 'toolbus key list'"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
@@ -120,10 +122,17 @@ def invite(
     serve = config.gateway
     if not NAME.fullmatch(name):
         raise Usage(NAME_RULE)
-    if serve.auth.sign_in is None or not serve.auth.sign_in.invites or serve.public_url is None:
+    if serve.auth.sign_in is not None and not serve.auth.sign_in.invites:
+        off = f"serve.auth.sign_in.invites is false in {_file(config)}"
+        raise Usage(f"{off}, so links let nobody in; people sign in at the OIDC provider")
+    if serve.auth.sign_in is None or serve.public_url is None:
         needed = "serve: {public_url: ..., auth: {sign_in: {}}}"
         raise Usage(f"people cannot sign in with a link; add '{needed}' to {_file(config)}")
     _check_views(serve, views or ())
+    for view in views or [serve.default_view]:
+        if view not in serve.scopes.values():
+            step = "add one to serve.auth.sign_in.scopes, or choose another view"
+            raise Usage(f"--view: no scope gives the view {view!r}, so no client could use it; {step}")
     people, person = _people(config), Person(name=name, user=user or name)
     with explained("invites"):
         work = people.invite(person, views or [serve.default_view], _expiry(expires))
@@ -148,7 +157,7 @@ def list_(own: Invocation) -> CommandResult:
     people, grants = _people(config), _grants(config)
     with explained("invites and sign-ins"):
         invites, browsers = (people.values.wait(people.all(kind)) for kind in (INVITE, BROWSER))
-        allowed = grants.all()
+        allowed, renewed = grants.all(), grants.values.wait(grants.renewed())
 
     def lines() -> None:
         if not keys and serve.auth.sign_in is None:
@@ -160,14 +169,15 @@ def list_(own: Invocation) -> CommandResult:
             if entries:
                 screen.table((what, "views", "user", "since", "expires"), map(_person_row, entries))
         if allowed:
-            header = ("client", "of", "views", "user", "since", "expires")
-            screen.table(header, map(_grant_row, allowed))
+            header = ("client", "id", "of", "views", "user", "since", "renewed", "expires")
+            rows = [_grant_row(one, serve, renewed.get(one.id)) for one in allowed]
+            screen.table(header, rows)
 
     shown: dict[str, JSON] = {
         "keys": [{**_facts(one, serve), "last_used": used.get(one.digest)} for one in keys],
         "invites": [_person_facts(one) for one in invites],
         "browsers": [_person_facts(one) for one in browsers],
-        "clients": [_grant_facts(one) for one in allowed],
+        "clients": [_grant_facts(one, serve, renewed.get(one.id)) for one in allowed],
     }
     return CommandResult(shown, lines)
 
@@ -175,9 +185,11 @@ def list_(own: Invocation) -> CommandResult:
 @config_command
 def revoke(
     own: Invocation,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a key or a person.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of a key or a person, or the ID of a client.")
+    ],
 ) -> CommandResult:
-    """Revoke a key, or the access of a person, within two seconds."""
+    """Revoke a key, or the access of a person or a client, within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
     from toolbus.gateway.people.registry import BROWSER, INVITE
@@ -191,14 +203,18 @@ def revoke(
         # First the ways to get more, then what they gave.
         found["invites"] = people.values.wait(people.revoke(INVITE, name))
         found["browsers"] = people.values.wait(people.revoke(BROWSER, name))
-        found["clients"] = sum(grants.revoke(one.id) for one in grants.all() if one.person == name)
+        known_grants = grants.all()
+        ended = [one for one in known_grants if one.person == name]
+        if not ended and not any(found.values()) and len(name) >= _ID:
+            ended = [one for one in known_grants if one.id.startswith(name)]
+        found["clients"] = sum(grants.revoke(one.id) for one in ended)
         if not any(found.values()):
             entries = [one for kind in (INVITE, BROWSER) for one in people.values.wait(people.all(kind))]
             known = {one.name for one in stored.all()} | {one.person.name for one in entries}
-            known |= {one.person for one in grants.all()}
+            known |= {one.person for one in known_grants}
             raise Usage(f"no key or person is named {name!r}{near_miss(name, sorted(known)) or _SEE_LIST}")
-    ended = [counted(number, _ENDED[what]) for what, number in found.items() if number]
-    said = "" if ended == [counted(1, _ENDED["keys"])] else f": {', '.join(ended)}"
+    parts = [counted(number, _ENDED[what]) for what, number in found.items() if number]
+    said = "" if parts == [counted(1, _ENDED["keys"])] else f": {', '.join(parts)}"
     return CommandResult({"revoked": name, **found}, f"revoked {name}{said}")
 
 
@@ -291,15 +307,20 @@ def _person_row(entry: "PersonEntry") -> list[Cell]:
     return [(visible(who.name), "bold"), visible(", ".join(entry.views)), visible(who.user), *times]
 
 
-def _grant_facts(grant: "Grant") -> dict[str, JSON]:
-    facts = picked(grant, "person user created expires")
-    return {"client": grant.client_name, "client_id": grant.client_id, "views": list(grant.views), **facts}
+def _grant_facts(grant: "Grant", serve: "Serve", renewed: float | None) -> dict[str, JSON]:
+    facts = picked(grant, "id person user created expires client_id resource")
+    is_usable = grant.is_for(serve.resource or "")
+    own = {"client": grant.client_name, "views": list(grant.views)}
+    return {**own, **facts, "renewed": renewed or None, "usable": is_usable}
 
 
-def _grant_row(grant: "Grant") -> list[Cell]:
-    texts = (grant.person, ", ".join(grant.views), grant.user)
+def _grant_row(grant: "Grant", serve: "Serve", renewed: float | None) -> list[Cell]:
+    texts = (grant.id[:_ID], grant.person, ", ".join(grant.views), grant.user)
     shown = (visible(text) or "-" for text in texts)
-    return [(visible(grant.client_name), "bold"), *shown, _day(grant.created), _day(grant.expires)]
+    is_usable = grant.is_for(serve.resource or "")
+    expires = _day(grant.expires) if is_usable else ("unusable: for another URL", "yellow")
+    times = (_day(grant.created), _day(renewed) if renewed else "never", expires)
+    return [(visible(grant.client_name), "bold"), *shown, *times]
 
 
 def _day(when: float) -> str:

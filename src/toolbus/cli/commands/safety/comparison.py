@@ -26,6 +26,7 @@ from toolbus.cli.output.screen import (
 from toolbus.cli.session import open_bus
 from toolbus.config import BusConfig
 from toolbus.config.stations import station_codes
+from toolbus.connect.opening.failure import CLIENTS_ONLY, awaits_client
 from toolbus.core import version
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, LockError, problem_of
@@ -73,6 +74,8 @@ class Comparison:
     """The servers that could be listed."""
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why others could not be listed."""
+    for_clients: tuple[str, ...] = ()
+    """Servers that list their tools only for clients of the gateway."""
     gone: tuple[str, ...] = ()
     """Servers in the lockfile that are not in the config any more."""
     old_hooks: Mapping[Path, Sequence[JSONObject]] = field(default_factory=dict[Path, Sequence[JSONObject]])
@@ -120,7 +123,7 @@ class Comparison:
     @property
     def compared(self) -> frozenset[str]:
         """The servers that were compared, or could not be."""
-        return frozenset((*self.now, *self.failed))
+        return frozenset((*self.now, *self.failed, *self.for_clients))
 
     @property
     def updated(self) -> Lockfile:
@@ -209,8 +212,9 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
         failed={
             alias: problem_of(errors[alias]) if alias in errors else status.state
             for alias, status in states.items()
-            if alias not in now
+            if alias not in now and not awaits_client(errors.get(alias))
         },
+        for_clients=tuple(alias for alias in selected if awaits_client(errors.get(alias))),
         old_hooks=old_hooks,
         hooks=hooks,
         gone=tuple(
@@ -278,6 +282,7 @@ def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -
             "differences": [_difference_json(one) for one in found.differences],
             "warnings": list[JSON](found.warnings),
             "failed": dict(found.failed),
+            **({"for_clients": list(found.for_clients)} if found.for_clients else {}),
         }
 
     return CommandResult(document, lambda: print_comparison(screen, found), code)
@@ -289,6 +294,9 @@ def print_comparison(screen: Screen, found: Comparison) -> None:
     _print_differences(screen, differences, found.updated.servers, found.old or {})
     for warning in found.warnings:
         screen.line((visible(f"warning: {warning}"), "yellow"))
+    for alias in found.for_clients:
+        off = "" if found.config.servers[alias].lock == "off" else "; set lock: off in its entry to use it"
+        screen.line((visible(f"{alias} cannot be locked: {CLIENTS_ONLY}{off}"), "yellow"))
     for alias, reason in found.failed.items():
         is_known = alias in (found.old or {})
         kept = "; its lock is kept" if is_known else f"; once it starts: toolbus lock approve {alias}"

@@ -301,7 +301,7 @@ def _row(one: ToolUsage, definition: int | None) -> list[Cell]:
     times = [_ms(one.durations.percentile(share)) for share in (0.5, 0.95)]
     over = f", {one.over_quota:,} over quota" if one.over_quota else ""
     errors = f"{one.errors:,}" + (f" (+{one.refused:,} refused{over})" if one.refused else "")
-    mean = f"~{one.tokens // one.calls:,} tokens"
+    mean = f"~{one.tokens // one.calls:,} tokens" if one.calls else ""
     cost = "" if definition is None else f"~{definition:,} tokens"
     return [
         (exact(_label(one)), "cyan"),

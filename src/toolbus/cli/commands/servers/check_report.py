@@ -32,6 +32,7 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.find import tracked_local
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.config.registry import unpinned
+from toolbus.connect.opening.failure import CLIENTS_ONLY, awaits_client
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
 from toolbus.core.text.text import exact
@@ -227,6 +228,8 @@ def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[ToolPro
 
 def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
     match error:
+        case AuthRequired() if awaits_client(error):
+            return ToolProblem(severity="info", message=CLIENTS_ONLY)
         case AuthRequired(phase="sign-in"):
             # It begins with what failed, or with what is missing.
             message, fix = problem_and_step(error, config)
@@ -350,6 +353,9 @@ def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
     config, status, error = report.config, report.status, report.error
     phase = error.phase if isinstance(error, ConnectFailed) else "configure" if error else None
     if phase == "configure":
+        return
+    if awaits_client(error):
+        yield "authorization server", "found"
         return
     if config.command is not None:
         if phase == "spawn":

@@ -8,6 +8,7 @@ from typing import Literal
 from toolbus.cli.output.screen import quoted
 from toolbus.cli.sign_in import oauth_client, signs_in_by_itself, tokens_of
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.connect.opening.failure import awaits_client
 from toolbus.core.text.display import login_line
 from toolbus.core.values.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError
 from toolbus.core.values.records import ToolSpec
@@ -33,11 +34,12 @@ _MACHINE_STEP = "check the credentials in auth"
 
 
 async def failed_step(config: BusConfig, alias: str, error: ToolbusError | None) -> ToolbusError | None:
-    """The failure of the step that would keep a person from signing in, if there is one; else the error."""
-    if not isinstance(error, LoginRequired):
+    """The failure of the step that would keep a person or a client from signing in; else the error."""
+    if not isinstance(error, LoginRequired) and not awaits_client(error):
         return error
     try:
-        client = await oauth_client(config, alias, tokens_of(config), error.user)
+        user = error.user if isinstance(error, LoginRequired) else ""
+        client = await oauth_client(config, alias, tokens_of(config), user)
         async with asyncio.timeout(config.servers[alias].timeouts.connect):
             await client.discover()
     except SignInFailed as failure:
