@@ -55,7 +55,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 
 async def get_call(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """The state of a call. With `wait`, wait until it has ended, asks something else, or the gateway stops."""
+    """The state of a call; `wait` is for its end, for other questions, or until the gateway stops."""
     call = await _found(parts, request)
     wait = request.params.get("wait")
     if wait is not None and isinstance(call, ParkedCall):
