@@ -225,3 +225,29 @@ def test_the_lines_for_a_person(tmp_path: Path) -> None:
     [line, last] = done.stdout.splitlines()
     assert line.startswith("error  servers.notes: server 'notes': env.A: secret 'GONE_A' is not set")
     assert last == "not ready to serve 1 server: 1 error, 0 warnings"
+
+
+def test_quotas_that_count_nothing(tmp_path: Path) -> None:
+    quotas = [
+        {"per": "server", "names": "nots", "per_day": 1},
+        {"per": "view", "names": ["default", "reding"], "per_day": 1},
+        {"per": "key", "per_day": 1},
+        {"per": "server", "names": "n*", "per_day": 1},
+    ]
+    views: dict[str, Any] = {"default": {}, "reading": {}}
+    write_config(tmp_path, {"notes": NOTES}, serve={**HTTP, "views": views}, quotas=quotas)
+    code, found = checked(tmp_path)
+    assert (code, [about for _, about, _ in found]) == (0, ["quotas[0]", "quotas[1]", "quotas[2]"])
+    assert "no server matches 'nots'; did you mean 'notes'?" in found[0][2]
+    assert "no view matches 'reding'; did you mean 'reading'?" in found[1][2]
+    assert "the gateway has no keys" in found[2][2]
+
+
+def test_a_server_for_tokens_that_no_client_has(tmp_path: Path) -> None:
+    auth = {"type": "token_exchange", "issuer": "https://id.example.com", "client_id": "gate"}
+    server = {"url": "https://files.example.com/mcp", "auth": auth}
+    write_config(tmp_path, {"files": server}, serve=HTTP)
+    assert "no client can use it" in one_of(tmp_path)[3]
+    oauth = {"oauth": {"issuer": "https://id.example.com", "audience": "https://tools.example.com/mcp"}}
+    write_config(tmp_path, {"files": server}, serve={**HTTP, "auth": oauth})
+    assert checked(tmp_path) == (0, [])

@@ -142,7 +142,11 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
 
 
 def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folder: Path) -> None:
-    write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])}, serve={"path": "/x/y"})
+    post = scripted(folder, "post", tools=[{"name": "send"}])
+    other = scripted(folder, "other", tools=[{"name": "get"}])
+    views: dict[str, Any] = {"default": {"servers": ["post"]}, "all": {}}
+    serve = {"path": "/x/y", "public_url": "http://localhost:1", "views": views}
+    write_config(folder, {"post": post, "other": other}, serve=serve)
 
     with subprocess.Popen(
         [warm.toolbus(), "serve", "--http", "127.0.0.1:0"],
@@ -161,7 +165,7 @@ def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folde
     url, _, facts = line.removeprefix("serving ").partition(": ")
     assert url.startswith("http://127.0.0.1:")
     assert url.endswith("/x/y")
-    assert facts == "1 server, 1 tool; open to everyone on this machine\n"
+    assert facts == "1 server, 1 tool in the view default; open to everyone on this machine\n"
     assert (process.returncode, out, err) == (0, "", "")
     assert console == f"console: {url.removesuffix('/x/y')}/console; 'toolbus console' opens it\n"
 

@@ -106,7 +106,8 @@ class ServeLog:
         where = "over stdio" if url is None else url
         who = "" if url is None else f"; {_who(serve)}"
         with_workers = f"; {serve.workers} workers" if self._worker is not None else ""
-        self._screen.note(f"serving {where}: {', '.join(parts)}{who}{with_workers}")
+        in_view = f" in the view {serve.default_view}" if len(serve.views) > 1 else ""
+        self._screen.note(f"serving {where}: {', '.join(parts)}{in_view}{who}{with_workers}")
         if console is not None:
             self._screen.note(f"console: {console}; 'toolbus console' opens it")
         if rest is not None:

@@ -141,6 +141,11 @@ class HttpFront:
         return f"{(self._console_serve.public_url or self._local_url).rstrip('/')}{CONSOLE}"
 
     @property
+    def local_console_url(self) -> str | None:
+        """The URL of that page at the address that listens; a proxy may not forward it."""
+        return None if self.console_url is None else f"{self._local_url}{CONSOLE}"
+
+    @property
     def _console_serve(self) -> Serve:
         """The console of a replica shows that process alone: it is not behind the public URL of all."""
         is_one_of_several = self._config.store is not None

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from toolbus.bus.engine.stores import store_of, store_url
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, Secrets, ServerConfig
+from toolbus.config.location import near_miss
 from toolbus.config.secrets.expand import resolved
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
@@ -72,10 +74,11 @@ async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online:
 
     With `online`, reach the store, the authorization server and all servers.
     """
-    found = [*_locked(config), *_audited(config), *[one async for one in _servers(config)]]
+    found = [*_locked(config), *_audited(config), *_unmatched_quotas(config, serve)]
+    found += [one async for one in _servers(config)]
     found += [one async for one in _references(config)]
     if not over_stdio:
-        found += _listening(serve)
+        found += [*_listening(serve), *_unreachable(config, serve)]
     keys = not over_stdio and serve.auth.keys
     if config.store is not None:
         found += [one async for one in _store(config, serve, keys=keys, online=online)]
@@ -88,6 +91,35 @@ async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online:
         known = {one.about for one in found if one.about.startswith("servers.")}
         found += [one async for one in _started(config, serve) if one.about not in known]
     return found
+
+
+def _unmatched_quotas(config: BusConfig, serve: Serve) -> Iterator[Finding]:
+    """Look for quotas that no call can match; users and keys are not known here."""
+    known = {
+        "server": [*config.servers, *config.disabled, *config.outside],
+        "view": list(serve.views or (serve.default_view,)),
+    }
+    for index, quota in enumerate(config.quotas):
+        about = f"quotas[{index}]"
+        if quota.per == "key" and not serve.auth.is_needed:
+            yield warning(about, "it counts no call, because the gateway has no keys", "set serve.auth")
+        for pattern in quota.names if quota.per in known else ():
+            if not any(fnmatchcase(name, pattern) for name in known[quota.per]):
+                yield warning(
+                    about, f"no {quota.per} matches {pattern!r}{near_miss(pattern, known[quota.per])}"
+                )
+
+
+def _unreachable(config: BusConfig, serve: Serve) -> Iterator[Finding]:
+    """Look for servers that need a token of a client, if no client can have one."""
+    if serve.auth.oauth is not None or serve.auth.sign_in is not None:
+        return
+    for alias, server in config.servers.items():
+        if server.auth is not None and server.auth.type == "token_exchange":
+            step = "set serve.auth.oauth or serve.auth.sign_in"
+            yield warning(
+                f"servers.{alias}", "no client can use it, because none has a token to exchange", step
+            )
 
 
 # Files and addresses

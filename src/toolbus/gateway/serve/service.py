@@ -118,7 +118,7 @@ class StdioFront:
     A server on a pipe does not say which of several calls a request of its belongs to.
     """
 
-    seal = spent = replicas = call_limits = url = console_url = rest_url = None
+    seal = spent = replicas = call_limits = url = console_url = local_console_url = rest_url = None
     first_within = 0.3
     """Seconds for the first request; it is answered before anything else is imported or started.
 
@@ -197,4 +197,4 @@ async def _announce(
         if worker.number != FIRST:
             return
     view = gateway.view(replace(LOCAL, view=front.settings.default_view))
-    program.report.serving(view, front.settings, front.url, front.console_url, front.rest_url)
+    program.report.serving(view, front.settings, front.url, front.local_console_url, front.rest_url)
