@@ -71,13 +71,21 @@ def test_a_program_that_is_not_installed(tmp_path: Path) -> None:
     assert [about for _, about, _ in checked(tmp_path)[1]] == ["servers.a"]
 
 
-def test_an_address_that_is_taken(tmp_path: Path) -> None:
+def test_an_address_that_is_taken_or_of_another_machine(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         write_config(tmp_path, {"notes": NOTES}, serve={"http": f"127.0.0.1:{taken.getsockname()[1]}"})
         code, severity, about, _ = one_of(tmp_path)
-        assert (code, severity, about) == (0, "warning", "serve.http")
+        assert (code, severity, about) == (1, "error", "serve.http")
         assert checked(tmp_path, "--http", "127.0.0.1:0") == (0, [])
         assert checked(tmp_path, "--stdio") == (0, [])
+    write_config(
+        tmp_path,
+        {"notes": NOTES},
+        serve={"http": "192.0.2.1:7400", "auth": {"keys": True}, "hosts": ["tools.example"]},
+    )
+    code, found = checked(tmp_path)
+    assert code == 1
+    assert "assign requested address" in str(found)
 
 
 def test_keys_that_let_nobody_in(tmp_path: Path) -> None:
@@ -171,6 +179,35 @@ def test_a_lockfile_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "toolbus.lock").write_text("not a lockfile")
     code, _, about, _ = one_of(tmp_path)
     assert (code, about) == (1, "lock")
+
+
+def test_a_lockfile_that_is_missing(tmp_path: Path) -> None:
+    write_config(tmp_path, {"notes": NOTES}, serve=HTTP, lock="block")
+    code, severity, about, problem = one_of(tmp_path)
+    assert (code, severity, about) == (1, "error", "lock")
+    assert "does not exist, and the config says 'lock: block'" in problem
+
+
+def test_a_trail_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    write_config(tmp_path, {"notes": NOTES}, serve=HTTP, audit="file/audit.jsonl")
+    code, severity, about, problem = one_of(tmp_path)
+    assert (code, severity, about) == (1, "error", "audit")
+    assert "cannot be written" in problem
+    started = toolbus("serve", folder=tmp_path)
+    assert started.returncode == 1
+    assert "cannot be written" in started.stderr
+
+
+def test_online_the_first_diagnosis_of_a_server_is_enough(tmp_path: Path) -> None:
+    """One that ends as it starts is not started again and again; another one is looked at nevertheless."""
+    starts = tmp_path / "starts"
+    ends = {"command": "sh", "args": ["-c", f"echo once >> {starts}; echo no luck >&2; exit 3"]}
+    write_config(tmp_path, {"ends": ends, "notes": NOTES}, serve=HTTP)
+    code, found = checked(tmp_path, "--online")
+    assert (code, [about for _, about, _ in found]) == (0, ["servers.ends"])
+    assert "no luck" in found[0][2]
+    assert len(starts.read_text().split()) <= 2
 
 
 def test_a_mistake_in_the_config_or_the_options(tmp_path: Path) -> None:

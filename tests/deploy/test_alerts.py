@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.inside.gateway import Metrics, ServerCalls, error_kind, merged
+from tests.inside.gateway import PROBLEM_KINDS, Metrics, ServerCalls, error_kind, merged
 from toolbus.records import ServerStatus
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
@@ -21,7 +21,8 @@ OF_PROMETHEUS = {"up"}
 def printed() -> dict[str, dict[str, set[str]]]:
     """The samples of a page of two workers: their labels and values, by name."""
     metrics, calls = Metrics(), ServerCalls()
-    metrics.ended("tools/call", 0.1, error_kind(-32603))
+    for kind in (error_kind(-32603), *(code for _, _, code in PROBLEM_KINDS)):
+        metrics.ended("tools/call", 0.1, kind)
     metrics.refused["unauthenticated"] += 1
     metrics.refused["throttled"] += 1
     calls.refused["full"] += 1

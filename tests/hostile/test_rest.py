@@ -50,12 +50,16 @@ async def test_a_listed_page() -> None:
         wanted = {"access-control-request-headers": "content-type, idempotency-key, prefer"}
         url = f"{desk.base}/tools/add"
         asked = await desk.http.request("OPTIONS", url, headers={"origin": LISTED, **wanted})
+        bare = await desk.http.request("OPTIONS", f"{desk.base}/calls/x", headers={"origin": LISTED})
         called = await desk.http.post(url, json={"a": 1, "b": 2}, headers={"origin": LISTED})
     assert asked.status_code == 204
     assert asked.headers["access-control-allow-headers"] == wanted["access-control-request-headers"]
     assert called.json() == {"result": 3}
     assert called.headers["access-control-allow-origin"] == LISTED
-    assert "location" in called.headers["access-control-expose-headers"]
+    assert {"location", "idempotent-replayed"} <= set(
+        called.headers["access-control-expose-headers"].split(", ")
+    )
+    assert "DELETE" in bare.headers["access-control-allow-methods"]
 
 
 @pytest.mark.anyio

@@ -94,6 +94,7 @@ from toolbus.gateway.replicas.sessions import SharedSessions as SharedSessions
 from toolbus.gateway.rest.idempotency import AnswersInMemory as AnswersInMemory
 from toolbus.gateway.rest.openapi import DocumentPlace as DocumentPlace
 from toolbus.gateway.rest.openapi import document as document
+from toolbus.gateway.rest.problems import PROBLEM_KINDS as PROBLEM_KINDS
 from toolbus.gateway.serve.console import StandaloneConsole as StandaloneConsole
 from toolbus.gateway.serve.follow import ConfigFollower as ConfigFollower
 from toolbus.gateway.serve.front import carried_files as carried_files

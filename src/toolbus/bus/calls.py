@@ -83,15 +83,16 @@ class ViewCalls:
         self.remembered = tenant.engine.root.servers.remembered
         """The lazy servers whose tools are known from an earlier process."""
         self._prefers_legacy = False
+        self._has_preferred = False
 
     def serve_legacy_client(self) -> None:
         """From now on, they are made for a legacy client that can be asked, until it leaves (`leave`)."""
         self._prefers_legacy = True
 
     async def leave(self) -> None:
-        """The legacy client has left; the links that only it needed are closed."""
-        if self._prefers_legacy:
-            self._prefers_legacy = False
+        """The client has left; the legacy links that only it needed are closed."""
+        if self._prefers_legacy or self._has_preferred:
+            self._prefers_legacy = self._has_preferred = False
             await self._tenant.servers.leave(self._scope().caller.session)
 
     async def run(
@@ -416,6 +417,7 @@ class ViewCalls:
         """
         scope, access = self._scope(), self._access
         is_here = access.loop.is_current and access.installed
+        self._has_preferred |= forwarding.is_followed
         # Not by `operation`: every call of a client is here, and passing keywords on costs.
         operation = Operation(
             spec=spec,
@@ -432,7 +434,7 @@ class ViewCalls:
             forwarding=forwarding,
             tenant=self._tenant,
             is_unlisted=forwarding.is_unlisted,
-            prefers_legacy=self._prefers_legacy,
+            prefers_legacy=self._prefers_legacy or forwarding.is_followed,
         )
         work = self._path.run(operation)
         if spec.result is not None:

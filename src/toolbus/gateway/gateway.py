@@ -277,6 +277,10 @@ class Gateway:
     async def check_tasks(self) -> None:
         await self._tasks.check()
 
+    def drain(self) -> None:
+        """Let no client wait for news of its calls any more; the calls go on."""
+        self._parked.drain()
+
     async def wait_for_parked(self) -> None:
         await self._parked.wait_for_none()
 

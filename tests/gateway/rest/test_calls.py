@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.gateway.rest.desk import served_desk
 from tests.inside.config import Serve
 from tests.inside.gateway import CallLimits, GatewayLimits, HttpLimits
@@ -104,6 +105,19 @@ async def test_what_the_body_must_be() -> None:
     statuses = [one.status_code for one in (plain, none, empty, broken, listed, many, large)]
     assert statuses == [415, 415, 200, 400, 400, 400, 413]
     assert "serve.max_values" in many.json()["detail"]
+    assert large.headers["content-type"] == "application/problem+json"
+    assert (large.json()["code"], large.json()["sent"]) == ("too_large", False)
+
+
+async def test_a_tool_of_a_server_that_is_down() -> None:
+    """A client learns that it is down, and nothing of what the server printed."""
+    script = "import sys; print('no /home/ann/token', file=sys.stderr); sys.exit(3)"
+    down = {"command": warm.python(), "args": ["-c", script], "timeouts": {"reconnect": 0}}
+    async with served_desk({"servers": {"down": down}}) as desk:
+        response = await desk.call("add", a=1, b=2)
+    assert (response.status_code, response.json()["code"]) == (503, "server_down")
+    assert response.headers["retry-after"] == "1"
+    assert "/home/ann" not in response.text
 
 
 async def test_methods_and_paths_that_there_are_not() -> None:

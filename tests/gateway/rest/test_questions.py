@@ -5,8 +5,12 @@ import asyncio
 import pytest
 
 from tests.gateway.driving import JSON
+from tests.gateway.front import front
 from tests.gateway.rest.desk import Desk, served_desk
-from tests.inside.gateway import GatewayLimits, Principal
+from tests.inside.bus import tenant_of
+from tests.inside.config import Serve
+from tests.inside.gateway import AccessControl, GatewayLimits, Principal
+from tests.servers.in_calls import in_calls
 
 pytestmark = pytest.mark.anyio
 ASKS = {"policy": [{"tools": "desk/add", "do": "ask"}]}
@@ -34,6 +38,45 @@ async def test_a_question_is_answered_and_the_call_goes_on(era: str) -> None:
     assert answered.status_code == 200
     assert answered.json() == later
     assert (later["status"], later["result"]) == ("completed", {"result": "row 4"})
+
+
+async def test_a_server_of_both_eras_asks_in_the_middle_of_a_call() -> None:
+    shown = Serve(rest=True)
+    config = {"servers": {"s": {"server": in_calls()}}, "naming": "{tool}"}
+    access = AccessControl(shown, servers=("s",))
+    async with front(None, access, None, config, serve=shown) as served:
+        base = served.url.removesuffix("/mcp")
+        waiting = await served.http.post(f"{base}/tools/ask", json={"about": "winter"})
+        assert waiting.status_code == 202, waiting.text
+        place, (name,) = waiting.headers["location"], waiting.json()["questions"]
+        answers = {name: {"action": "accept", "content": {"word": "snow"}}}
+        done = (await served.http.post(f"{base}{place}", json={"answers": answers})).json()
+        assert done["result"]["content"][0]["text"] == "winter: snow"
+        second_links = tenant_of(served.gateway.bus).engine.second_links
+        assert len(second_links) == 1
+    assert len(second_links) == 0
+
+
+async def test_nobody_waits_for_news_while_the_gateway_stops() -> None:
+    async with served_desk() as desk:
+        place = (await desk.call("wait", {"prefer": "respond-async"})).headers["location"]
+        await desk.gates.entered.wait()
+        polled = asyncio.create_task(desk.get(place, prefer="wait=60"))
+        for _ in range(20):  # the gateway has the request
+            await asyncio.sleep(0.01)
+        desk.gateway.drain()
+        state = (await polled).json()
+        assert state["status"] == "working"
+
+
+async def test_each_mistake_of_an_answer_is_named() -> None:
+    async with served_desk(ASKS) as desk:
+        place, name = await asked(desk, "add", a=1, b=2)
+        answered = await desk.answer(place, **{name: {"action": "accept", "content": {"answer": 1}}})
+    assert (answered.status_code, answered.json()["code"]) == (400, "invalid_answer")
+    errors = answered.json()["errors"]
+    assert [one["place"] for one in errors] == ["answer", "answer"]  # its type, and the choices
+    assert all(one["detail"] in answered.json()["detail"] for one in errors)
 
 
 async def test_a_url_to_visit() -> None:

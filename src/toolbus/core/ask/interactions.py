@@ -66,6 +66,8 @@ class Forwarding:
     """A proof, for one use, that quotas have counted the call."""
     is_unlisted: bool = False
     """Whether the client named the tool to `call_tool`, and may not know its definition."""
+    is_followed: bool = False
+    """Whether the client follows the call, so that a server can ask it in the middle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

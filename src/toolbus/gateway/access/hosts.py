@@ -17,7 +17,9 @@ from toolbus.core.fast_init import with_fast_init
 from toolbus.gateway.access.admission import RequestFacts
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE)
-_EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, location, etag"
+_EXPOSED = (
+    "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, location, etag, idempotent-replayed"
+)
 _PREFLIGHT_SECONDS = "600"
 _USUAL_PORTS = {"http": ":80", "https": ":443"}
 
@@ -112,11 +114,10 @@ class Hosts:
             "access-control-expose-headers": _EXPOSED,
             "vary": "Origin",
         }
-        wanted = facts.headers.get("access-control-request-headers")
-        if facts.method == "OPTIONS" and wanted is not None:
+        if facts.method == "OPTIONS":
             headers |= {
                 "access-control-allow-methods": "GET, POST, DELETE",
-                "access-control-allow-headers": wanted,
+                "access-control-allow-headers": facts.headers.get("access-control-request-headers", ""),
                 "access-control-max-age": _PREFLIGHT_SECONDS,
             }
         return headers

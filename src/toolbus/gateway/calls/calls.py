@@ -8,6 +8,7 @@
 | legacy | legacy | are put to the client on the stream of its request |
 
 A server that speaks both eras is a legacy one for legacy clients that can be asked (`bus/engine/eras.py`).
+So it is for REST clients.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -353,6 +354,7 @@ class ClientCalls:
                 rounds=given.rounds,
                 counted=given.counted,
                 is_unlisted=target.is_unlisted,
+                is_followed=task is not None and can_be_asked(task.capabilities),
             )
             try:
                 result = await calls_of(request.client.view).forward(

@@ -114,9 +114,11 @@ class ParkedCall:
         return True
 
     async def news(self) -> None:
-        """Wait until it is over, or has other questions than now."""
+        """Wait until it is over, or has other questions than now; not while the gateway stops."""
         known = set(self.questions)
-        while not self.done and (not self.questions or self.questions.keys() == known):
+        while not (self.done or self._store.is_draining) and (
+            not self.questions or self.questions.keys() == known
+        ):
             self._changed.clear()
             await self._changed.wait()
 
@@ -197,6 +199,10 @@ class ParkedCall:
         self.updated = datetime.now(UTC)
         self.reports.progressed(progress, total, message)
 
+    def look_again(self) -> None:
+        """Have those who wait for news look at it again."""
+        self._changed.set()
+
     def _stop_waiting(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
@@ -221,6 +227,8 @@ class ParkedCalls:
         self.some_ended = asyncio.Event()
         """Set when a call has ended."""
         self.answer_within = settings.answer_within
+        self.is_draining = False
+        """Whether the gateway stops, so that nobody should wait for news."""
         self._slots = Quota(settings.max_parked)
         self._bytes = Quota(settings.max_task_bytes)
         self._calls: dict[str, ParkedCall] = {}
@@ -244,6 +252,12 @@ class ParkedCalls:
         if found is None and self._replicas is not None:
             await self._replicas.find_call(name)
         return found
+
+    def drain(self) -> None:
+        """Let nobody wait for news of a call any more."""
+        self.is_draining = True
+        for call in self:
+            call.look_again()
 
     async def wait_for_none(self) -> None:
         while any(not call.done for call in self._calls.values()):

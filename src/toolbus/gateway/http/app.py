@@ -188,6 +188,7 @@ class App:
         self.is_draining = True
         self._modern.end_streams()
         self._legacy.end_streams()
+        self.gateway.drain()
         if self._console is not None:
             self._console.drain()
 

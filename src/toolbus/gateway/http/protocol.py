@@ -5,6 +5,7 @@ request costs no timer.
 """
 
 import asyncio
+import json
 import logging
 import time
 import urllib.parse
@@ -92,6 +93,8 @@ _TOO_LONG = _Refused(
     431, "head", "its headers are too long (serve.max_header); in a browser, delete the cookies of this host"
 )
 _TOO_MANY = _Refused(431, "head", "it has too many headers")
+_CODES = {408: "too_slow", 413: "too_large", 431: "too_large", 503: "busy"}
+"""The codes of refusals, by status."""
 _TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
 
@@ -468,9 +471,12 @@ class HttpConnection(asyncio.Protocol):
         served = self._served
         if served is None or served.has_ended or not served.has_started:
             phrase = HTTPStatus(refusal.status).phrase
-            head = f"HTTP/1.1 {refusal.status} {phrase}\r\nconnection: close\r\ncontent-type: text/plain\r\n"
-            body = f"{phrase}: {refusal.reason}"
-            transport.write(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            code = _CODES.get(refusal.status, "malformed")
+            problem = {"title": phrase, "detail": refusal.reason, "status": refusal.status, "code": code}
+            body = json.dumps({**problem, "sent": False})
+            head = f"HTTP/1.1 {refusal.status} {phrase}\r\nconnection: close\r\n"
+            kind = "content-type: application/problem+json\r\n"
+            transport.write(f"{head}{kind}content-length: {len(body)}\r\n\r\n{body}".encode())
         if served is not None and not served.has_ended:
             served.abandon()
         self._end(lingering=True)

@@ -35,7 +35,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     try:
         spec = await current_tool(parts, request, name)
     except ToolNotFound as error:
-        raise problem_of(own_unknown(request, name, error)) from None
+        raise _unknown(request, name, error) from None
     target = RequestTarget(spec, request.object("arguments"), name)
     is_described = spec.output_schema is not None and request.client.budget is None
     if spec.route in CALLS:
@@ -55,7 +55,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 
 async def get_call(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """The state of a call; with `wait`, as soon as it has ended or asks something else."""
+    """The state of a call; `wait` is for its end, for other questions, or until the gateway stops."""
     call = await _found(parts, request)
     wait = request.params.get("wait")
     if wait is not None and isinstance(call, ParkedCall):
@@ -133,6 +133,15 @@ async def _ended(
     return ToolResult(content=content, meta=result.meta)
 
 
+def _unknown(request: ClientRequest, name: str, error: ToolNotFound) -> CallProblem:
+    """The problem with an unknown name: it may be a tool of a server that is not connected."""
+    if error.likely is None:
+        return problem_of(own_unknown(request, name, error))
+    # Its output and the paths of this machine are for people on it: `toolbus check` shows them.
+    down = f"no tool {name!r} now: {', '.join(error.down)} is not connected; try again later"
+    return CallProblem(503, "server_down", down, sent=False, retryAfter=1)
+
+
 async def _is_over(call: ParkedCall, wait: float | None) -> bool:
     """Wait until a call is over (True) or has questions, at most that long if anything is given."""
     if wait is None:
@@ -205,10 +214,13 @@ def _check(name: str, question: JSONObject, answer: JSONObject) -> None:
     with suppress(InvalidSchema):
         validator = Validator(schema)
         if validator.accepts(content) is False:
-            fault = validator.first_fault(content) or "it does not fit"
-            raise CallProblem(
-                400, "invalid_answer", f"the answer to {name!r} does not fit its schema: {fault:.500}"
-            )
+            faults = validator.faults(content)
+            errors: list[JSON] = [
+                {"place": ".".join(map(str, one.path)), "detail": f"{one.message:.500}"} for one in faults
+            ]
+            shown = "; ".join(one.message for one in faults) or "it does not fit"
+            detail = f"the answer to {name!r} does not fit its schema: {shown:.500}"
+            raise CallProblem(400, "invalid_answer", detail, errors=errors)
 
 
 def _is_answer(answer: JSON) -> bool:

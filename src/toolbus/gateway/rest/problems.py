@@ -32,7 +32,7 @@ from toolbus.gateway.protocol.words import (
 )
 
 PROBLEM_TYPE = (b"content-type", b"application/problem+json")
-_KINDS: tuple[tuple[type[ToolbusError], int, str], ...] = (
+PROBLEM_KINDS: tuple[tuple[type[ToolbusError], int, str], ...] = (
     (ToolNotFound, 404, "unknown_tool"),
     (ArgumentsError, 400, "invalid_arguments"),
     (OverQuota, 429, "over_quota"),
@@ -72,7 +72,7 @@ class CallProblem(ProtocolError):
 
 def problem_of(error: ToolbusError) -> CallProblem:
     """The problem for one of our errors."""
-    status, code = next((status, code) for kind, status, code in _KINDS if isinstance(error, kind))
+    status, code = next((status, code) for kind, status, code in PROBLEM_KINDS if isinstance(error, kind))
     facts: dict[str, JSON] = {"sent": error.sent}
     if isinstance(error, ToolNotFound) and error.close_matches:
         facts["near"] = list(error.close_matches)

@@ -1,8 +1,10 @@
 """Check everything that `toolbus serve` needs, without listening."""
 
+import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -11,7 +13,9 @@ from typing import Literal, TypeAlias
 
 from cryptography import x509
 
+from toolbus.audit.chain import Chain
 from toolbus.bus.engine.stores import store_of, store_url
+from toolbus.bus.rules.lock import LockApprovals
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.config.location import near_miss
@@ -22,9 +26,9 @@ from toolbus.config.settings.serve import Serve, TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.opening.failure import awaits_client
 from toolbus.connect.sandbox.bubblewrap import find_bubblewrap
-from toolbus.core.operation.events import Event, Warned
+from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import AuditFailed, ToolbusError
 from toolbus.gateway.access.keys import KEY, StoredKey, StoredKeys, explained, file_keys
 from toolbus.gateway.access.tokens import Issuer
 from toolbus.gateway.access.views import Views
@@ -32,7 +36,6 @@ from toolbus.gateway.http.run import CannotListen, listening_socket, tls_context
 from toolbus.gateway.people.registry import BROWSER, INVITE, PersonRegistry, person_files
 from toolbus.gateway.protocol.principal import LOCAL
 from toolbus.gateway.sign_in.grants import GRANT, StoredGrants, grant_files
-from toolbus.lock.file import lock_path, read_lock
 from toolbus.state.store.store import Store, store_cipher
 from toolbus.state.values import Mirror
 
@@ -71,7 +74,8 @@ async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online:
 
     With `online`, reach the store, the authorization server and all servers.
     """
-    found = [*_locked(config), *_unmatched_quotas(config, serve), *[one async for one in _servers(config)]]
+    found = [*_locked(config), *_audited(config), *_unmatched_quotas(config, serve)]
+    found += [one async for one in _servers(config)]
     found += [one async for one in _references(config)]
     if not over_stdio:
         found += [*_listening(serve), *_unreachable(config, serve)]
@@ -122,11 +126,19 @@ def _unreachable(config: BusConfig, serve: Serve) -> Iterator[Finding]:
 
 
 def _locked(config: BusConfig) -> Iterator[Finding]:
-    if config.file is not None and config.lock != "off":
+    try:
+        LockApprovals(config)
+    except (ToolbusError, OSError) as problem:
+        yield error("lock", problem)
+
+
+def _audited(config: BusConfig) -> Iterator[Finding]:
+    """Try the trail, without adding to it."""
+    if config.audit is not None:
         try:
-            read_lock(lock_path(config.file))
-        except (ToolbusError, OSError) as problem:
-            yield error("lock", problem)
+            Chain(config.audit).check()
+        except AuditFailed as failed:
+            yield error("audit", f"{failed.path}: {failed.problem}", failed.step)
 
 
 def _listening(serve: Serve) -> Iterator[Finding]:
@@ -138,8 +150,8 @@ def _listening(serve: Serve) -> Iterator[Finding]:
     try:
         listening_socket(*serve.address).close()
     except CannotListen as problem:
-        step = "unless it is this gateway that runs already, choose another with serve.http or --http"
-        yield warning("serve.http", problem, step)
+        step = "free it, or choose another address with serve.http or --http"
+        yield error("serve.http", problem, step)
 
 
 def _certificate(cert: str, key: str) -> Iterator[Finding]:
@@ -305,33 +317,53 @@ async def _issuer(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
 async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
     """Start the servers, and look at what clients would see."""
     warned: list[Warned] = []
+    try:
+        async with _tried_once(config, warned) as bus:
+            views = Views(bus, serve)
+            for alias, problem in bus.failures.items():
+                if awaits_client(problem):
+                    continue  # until a client calls
+                yield (error if config.servers[alias].required else warning)(f"servers.{alias}", problem)
+            if bus.held:
+                names = ", ".join(list(bus.held)[:3])
+                held = f"{counted(len(bus.held), 'definition')} on hold: {names}"
+                yield warning("lock", held, "review with 'toolbus lock diff'")
+            for name in serve.views or (serve.default_view,):
+                if not len(views.view_of(replace(LOCAL, view=name)).catalog):
+                    yield warning(f"serve.views.{name}", "it has no tool now")
+    except ToolbusError as problem:
+        yield error("servers", problem)
+    for one in warned:
+        yield warning(f"servers.{one.server}" if one.server in config.servers else "policy", one.message)
+
+
+@asynccontextmanager
+async def _tried_once(config: BusConfig, warned: list[Warned]) -> AsyncGenerator[Toolbus]:
+    """The bus, with servers that are ready or have failed once; more attempts are not waited for."""
+    awaited = {alias for alias, one in config.servers.items() if not one.lazy}
+    tried = asyncio.Event()
 
     def note(event: Event) -> None:
         if isinstance(event, Warned):
             warned.append(event)
+        elif isinstance(event, StateChanged) and event.state not in ("idle", "connecting"):
+            awaited.discard(event.server)
+            if not awaited:
+                tried.set()
 
     # All of them start: a required one that is down would keep the others from being looked at.
     free = {alias: one.model_copy(update={"required": False}) for alias, one in config.servers.items()}
     bus = Toolbus(config.model_copy(update={"servers": free}))
     bus.on_event(note, calls=False)
+    starting, trying = asyncio.create_task(bus.start()), asyncio.create_task(tried.wait())
     try:
-        await bus.start()
-        await bus.wait_ready()
-        views = Views(bus, serve)
-        for alias, problem in bus.failures.items():
-            if awaits_client(problem):
-                continue  # until a client calls
-            yield (error if config.servers[alias].required else warning)(f"servers.{alias}", problem)
-        if bus.held:
-            names = ", ".join(list(bus.held)[:3])
-            held = f"{counted(len(bus.held), 'definition')} on hold: {names}"
-            yield warning("lock", held, "review with 'toolbus lock diff'")
-        for name in serve.views or (serve.default_view,):
-            if not len(views.view_of(replace(LOCAL, view=name)).catalog):
-                yield warning(f"serve.views.{name}", "it has no tool now")
-    except ToolbusError as problem:
-        yield error("servers", problem)
+        await asyncio.wait((starting, trying), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+        await bus.wait_ready([alias for alias in config.servers if alias not in bus.failures])
+        yield bus
     finally:
+        starting.cancel()
+        trying.cancel()
+        await asyncio.gather(starting, trying, return_exceptions=True)
         await bus.close()
-    for one in warned:
-        yield warning(f"servers.{one.server}" if one.server in config.servers else "policy", one.message)

@@ -143,6 +143,7 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
     """Serve until stdin ends, or a signal; 0 then, because that is how it is meant to end."""
     import asyncio
 
+    from toolbus.audit.chain import Chain
     from toolbus.cli.output.event_lines import DATE_AND_TIME
     from toolbus.cli.output.screen import enable_part_log
     from toolbus.cli.session import OWN_BUS
@@ -151,6 +152,8 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
     screen, config, tapes = own.screen, own.config, OWN_BUS.tapes
     own.selected()  # raises if there is none
     settings = settings_of(config)  # raises before anything starts
+    if config.audit is not None:
+        Chain(config.audit).check()  # else it would refuse every call
     if tapes is not None and settings.workers > 1 and not over_stdio:
         raise Usage("a tape is recorded and replayed by one process; use --workers 1")
     if not own.settings.verbose:
