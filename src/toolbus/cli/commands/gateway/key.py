@@ -189,7 +189,7 @@ def revoke(
         str, typer.Argument(metavar="NAME", help="The name of a key or a person, or the ID of a client.")
     ],
 ) -> CommandResult:
-    """Revoke a key, or the access of a person or a client, within two seconds."""
+    """Revoke a key, a client, or all that a person has."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
     from toolbus.gateway.people.registry import BROWSER, INVITE
