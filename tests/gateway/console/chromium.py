@@ -116,6 +116,10 @@ class Tab:
         """The value of an expression in the page."""
         return await self.do("evaluate", script)
 
+    async def loaded(self) -> None:
+        """Wait until the page has its style sheet; a click does not wait for what it opens."""
+        await self.do("waitForLoadState", "load")
+
     async def count(self, selector: str) -> int:
         return await self.run(f"document.querySelectorAll({json.dumps(selector)}).length")
 

@@ -62,14 +62,19 @@ async def test_the_search_and_the_theme_need_no_script(browser: Chromium) -> Non
         light = await tab.run(background)
         await tab.goto(f"{tab.home}/calls?server=books")
         await tab.click(".theme >> text=Dark")
+        await tab.see(":root[data-theme=dark]")
+        await tab.loaded()
         assert await tab.do("url") == f"{tab.home}/calls?server=books"
         assert await tab.run(background) != light
         await tab.click("#find")
         await tab.fill("#words", "copy")
         await tab.press("Enter")
         await tab.see("#hits a", "maps__copy")
+        await tab.loaded()
         assert await tab.run(background) != light
         await tab.click(".theme >> text=System")
+        await tab.gone(":root[data-theme]")
+        await tab.loaded()
         assert await tab.run(background) == light
 
 
