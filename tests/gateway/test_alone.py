@@ -172,7 +172,7 @@ async def test_a_session_of_one_server_is_none_of_another() -> None:
         server.url = f"{server.url}/day"
         session = await server.opened()
         added = await session.call("add", a=1, b=2)
-        assert added.json()["result"]["structuredContent"] == {"result": 3}
+        assert '"structuredContent":{"result":3}' in added.text, "as JSON, or as an event of a slow call"
         for path in ("/mcp/ask", "/mcp"):
             server.url = f"http://127.0.0.1:{server.port}{path}"
             assert (await session.call("add", a=1, b=2)).status_code == 404
@@ -191,7 +191,8 @@ async def test_the_gateway_as_a_process_serves_a_server_alone(tmp_path: Path) ->
             names = {tool.name for tool in await notes.list_tools()}
             assert {"add", "search"} <= names
             assert not [name for name in names if name.startswith(("notes_", "files_"))]
-            assert "tea" in (await notes.call_tool("add", {"text": "tea"})).text + "tea"
+            await notes.call_tool("add", {"text": "tea"})
+            assert "tea" in (await notes.call_tool("search", {"words": "tea"})).text
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{url}/gone", json={})).status_code == 404
 

@@ -65,7 +65,8 @@ def test_check_and_lock_say_that_a_server_is_for_clients(tmp_path: Path) -> None
     assert locked.returncode == 0
     assert "me cannot be locked: used only for clients" in locked.stdout + locked.stderr
     assert "set lock: off in its entry" in locked.stdout + locked.stderr
-    assert "servers.me" not in [one["about"] for one in json.loads(serving.stdout)["findings"]]
+    found = [one for one in json.loads(serving.stdout)["findings"] if one["about"] == "servers.me"]
+    assert [(one["severity"], "token" in one["problem"]) for one in found] == [("warning", True)], found
 
 
 def test_check_finds_an_issuer_that_is_down(tmp_path: Path) -> None:
