@@ -173,7 +173,7 @@ def test_without_a_trail_it_says_how_to_turn_one_on(folder: Path) -> None:
 
 
 def test_an_empty_answer_says_what_was_looked_for(folder: Path) -> None:
-    (folder / "notes.txt").write_text("not a line\n")
+    (folder / "notes.txt").write_text(line("2026-11-03T10:00:00.000000Z", "started", process=1))
     for words, told in (
         (["notes.txt"], "no calls in notes.txt"),
         (["notes.txt", "--since", "2d"], "no calls in that time in notes.txt"),

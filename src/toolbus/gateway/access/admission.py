@@ -89,7 +89,7 @@ class Admission(Protocol):
     """Decides on the requests of an HTTP front."""
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        """Who sent the request, for a request to the MCP path; checks host and origin too."""
+        """The sender of a request to the MCP path; checks host and origin too."""
         ...
 
     def check(self, facts: RequestFacts) -> Refusal | None:
@@ -113,6 +113,10 @@ class Admission(Protocol):
 
     def url(self, facts: RequestFacts, name: str = "") -> str:
         """The URL of the MCP endpoint, or of the view or server with that name below it."""
+        ...
+
+    def address(self, facts: RequestFacts) -> str:
+        """The IP address of the client, also behind a trusted proxy; empty if it has none."""
         ...
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
