@@ -171,7 +171,7 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 def locked_meta(meta: JSON) -> dict[str, JSON]:
     """The part of the `_meta` of a tool that a lock covers.
 
-    The flat URI says nothing where `ui.resourceUri` is there: clients use that one.
+    Clients ignore the flat URI of a tool with `ui.resourceUri`.
     """
     given = entries_of(meta)
     keys = ["ui", FLAT_VISIBILITY]

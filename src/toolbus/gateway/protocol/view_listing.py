@@ -194,7 +194,7 @@ class ListingSnapshot:
         return self._resources if apps else self._plain_resources
 
     def templates_for(self, *, apps: bool) -> list[JSONObject]:
-        """The templates; only clients with `apps` get those of user interfaces."""
+        """The templates; only clients with `apps` get user interfaces."""
         return self._templates if apps else self._plain_templates
 
     @cached_property
