@@ -1,9 +1,9 @@
 """The format of a trail: its files, its lines, and where the chain of a file ends.
 
-Each process that runs at the same time has a file: `audit.jsonl` belongs to the first, `audit.2.jsonl` to the
-second. A full file gets the number of its last line: `audit.jsonl.4711`. A line is a JSON object in ASCII, and
-ends with two digests: the digest of the line before, and its own `hash`. The hash is the SHA-256 of the text
-before it in the line. The exact definition is in docs/audit.md.
+Each process that runs at the same time has a file: `audit.jsonl` belongs to the first, `audit.2.jsonl` to
+the second. A full file gets the number of its last line: `audit.jsonl.4711`. A line is a JSON object in
+ASCII, and ends with two digests: the digest of the line before, and its own `hash`. The hash is the SHA-256
+of the text before it in the line. The exact definition is in docs/audit.md.
 """
 
 import json
