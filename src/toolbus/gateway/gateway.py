@@ -254,7 +254,9 @@ class Gateway:
             self._listening.open(session, client.offering, client.view)
             if self.clients is not None:
                 self.clients.opened(session, given)
-            return session, await initialize_result(self._kernel, client.offering, negotiated)
+            return session, await initialize_result(
+                self._kernel, client.offering, negotiated, session.capabilities
+            )
         except BaseException:
             self.sessions.close(session.id)
             raise

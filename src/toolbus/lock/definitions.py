@@ -2,7 +2,7 @@
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
 depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
-that nobody acts on: of `_meta`, only `ui` and `ui/visibility` count.
+that nobody acts on: of `_meta`, only `ui`, `ui/visibility` and `ui/resourceUri` count.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
-from toolbus.core.values.apps import FLAT_VISIBILITY
+from toolbus.core.values.apps import FLAT_URI, FLAT_VISIBILITY
 from toolbus.core.values.records import (
     JSON,
     Inventory,
@@ -169,8 +169,15 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 
 
 def locked_meta(meta: JSON) -> dict[str, JSON]:
-    """The part of the `_meta` of a tool that a lock covers."""
-    return {key: value for key, value in entries_of(meta).items() if key in ("ui", FLAT_VISIBILITY)}
+    """The part of the `_meta` of a tool that a lock covers.
+
+    Clients ignore the flat URI of a tool with `ui.resourceUri`.
+    """
+    given = entries_of(meta)
+    keys = ["ui", FLAT_VISIBILITY]
+    if "resourceUri" not in entries_of(given.get("ui")):
+        keys.append(FLAT_URI)
+    return {key: value for key, value in given.items() if key in keys}
 
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:
