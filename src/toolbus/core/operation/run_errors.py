@@ -43,7 +43,7 @@ class NotWaiting(ToolbusError):
 
 
 class RunDiverged(ToolbusError):
-    """A resumed run does not repeat what was recorded: the program or its settings have changed.
+    """A resumed run differs from its record: the program or its settings have changed.
 
     `missing` are the tools that the run has called, and that no live worker has.
     """

@@ -2,7 +2,7 @@
 
     ToolbusError
     ├── ConfigError            the config is invalid (also a ValueError)
-    │   ├── ConfigNotTrusted   discovered config that the user has not accepted yet
+    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
     │   └── LockError          the lockfile is damaged, newer, or missing although it is required
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
@@ -36,7 +36,7 @@
         ├── ServerRejected     the server responded with a protocol error instead of a result
         ├── InputNeeded        the server needs input, and nobody can be asked
         ├── ResourceTooLarge   a resource is larger than the config allows
-        ├── SkillRejected      a skill, or a file of it, is not what its server listed
+        ├── SkillRejected      a skill, or one of its files, differs from its listing
         └── ConnectionLost     the connection was lost; a request in flight may have taken effect
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
@@ -287,7 +287,7 @@ class ExtraMissing(ToolbusError, ImportError):
 
 
 class TokenStoreError(ToolbusError):
-    """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
+    """Stored tokens cannot be read or written; `reason` is why. They were left as they are."""
 
     def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
         self.place, self.reason, self.problem = place, reason, problem
@@ -295,7 +295,7 @@ class TokenStoreError(ToolbusError):
 
 
 class StoreError(ToolbusError):
-    """The store cannot be used; `place` names it, without its password. What it has was left as it is."""
+    """The store cannot be used; `place` names it, without its password. Its content was left as it is."""
 
     def __init__(self, place: str, problem: str, step: str) -> None:
         self.place, self.problem = place, problem
