@@ -128,7 +128,7 @@ class ConfigStation:
             )
 
     def _described(self, error: Exception) -> str:
-        """What the station raised, and the file and line."""
+        """The exception of the station, with its file and line."""
         place = place_of(error, self.entry.folder)
         return f"{told(error)} ({place})" if place else told(error)
 
