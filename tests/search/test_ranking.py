@@ -16,7 +16,7 @@ AMONG_THREE = {
 
 def test_most_queries_have_a_right_tool_first_and_nearly_all_among_five() -> None:
     catalog, finder = Catalog(corpus.specs()), Finder()
-    at_1, at_5, mean = own_queries(finder, catalog, half=1)
+    at_1, at_5, mean = own_queries(finder, catalog, "queries", half=1)
     assert (at_1 > 0.5, at_5 > 0.75, mean > 0.6) == (True, True, True), (at_1, at_5, mean)
     listed = {spec.origin.tool for spec in catalog}
     asked = [(query, tool) for query, tool in AMONG_THREE.items() if tool in listed]

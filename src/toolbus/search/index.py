@@ -6,13 +6,14 @@ the same become one hit.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, cast
 
-from toolbus.core.values.records import JSONObject, ToolSpec
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.search.hit import SearchHit
 from toolbus.search.words import digest, key, parts, spelled, with_synonyms, words
 
@@ -33,6 +34,10 @@ FIELDS = (IndexField(6.0, 0.6), IndexField(1.0, 0.75), IndexField(0.3, 0.75), In
 """Name, description, arguments, server."""
 _MOST_TEXT = 4_000
 """Characters of a description that count; what comes later is rarely about what a tool does."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
+_MOST_SENTENCE = 300
+_ENCODED = 8
+"""Arguments whose names an encoder reads."""
 _MOST_ARGUMENTS = 50
 _MOST_ARGUMENT_TEXT = 200
 
@@ -48,13 +53,20 @@ class ToolDocument:
 
     @property
     def text(self) -> str:
-        """Server, name and description, for an encoder."""
-        server = " ".join(parts(self.spec.origin.server))
-        return f"{server} {self.name}: {self.spec.description[:_MOST_TEXT]}"
+        """Name, first sentence and arguments, for an encoder."""
+        first = _SENTENCE_END.split(self.spec.description[:_MOST_TEXT].strip(), maxsplit=1)[0]
+        arguments = " ".join(
+            " ".join(parts(name)) for name, _ in _properties(self.spec.input_schema)[:_ENCODED]
+        )
+        return f"{self._tool}: {first[:_MOST_SENTENCE]} ({arguments})"
 
     @property
     def name(self) -> str:
-        """The name alone, in words."""
+        """Server and name, in words."""
+        return f"{' '.join(parts(self.spec.origin.server))}: {self._tool}"
+
+    @property
+    def _tool(self) -> str:
         return " ".join(parts(self.spec.origin.tool)) or self.spec.origin.tool
 
     @property
@@ -79,12 +91,14 @@ def document(spec: ToolSpec) -> ToolDocument:
     return ToolDocument(spec, fields, frozenset(words(spec.origin.tool)))
 
 
-def _arguments(schema: JSONObject) -> str:
+def _properties(schema: JSONObject) -> list[tuple[str, JSON]]:
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return ""
+    return list(cast("JSONObject", properties).items()) if isinstance(properties, Mapping) else []
+
+
+def _arguments(schema: JSONObject) -> str:
     texts: list[str] = []
-    for name, argument in list(cast("JSONObject", properties).items())[:_MOST_ARGUMENTS]:
+    for name, argument in _properties(schema)[:_MOST_ARGUMENTS]:
         about = cast("JSONObject", argument).get("description") if isinstance(argument, Mapping) else None
         texts.append(f"{name} {about[:_MOST_ARGUMENT_TEXT]}" if isinstance(about, str) else name)
     return " ".join(texts)

@@ -96,7 +96,7 @@ def _file_name(kept_as: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.-]', '_', kept_as)[:60]}-{digest(kept_as).hex()[:8]}"
 
 
-_WORDS, _NAME = 0.5, 0.2
+_WORDS, _NAME = 0.1, 0.4
 """How much words, and the meaning of the name alone, count beside the meaning of the whole."""
 _LEAST = 0.1
 """How near a tool must be that shares no word with the query."""

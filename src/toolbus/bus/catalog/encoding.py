@@ -1,7 +1,6 @@
 """The encoder of a bus: from its config, or a function of the program."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from toolbus.config import BusConfig, GetSecret, Secrets
@@ -15,14 +14,8 @@ from toolbus.search.encoders.encoder import (
     EncodingFunction,
     FunctionEncoder,
 )
-from toolbus.search.encoders.installed import best_encoder, check_packages, minilm_encoder, static_encoder
+from toolbus.search.encoders.installed import check_packages, minilm_encoder
 from toolbus.search.encoding import Encoding
-
-_INSTALLED: dict[object, Callable[[], Encoder]] = {
-    "auto": best_encoder,
-    "minilm": minilm_encoder,
-    "static": static_encoder,
-}
 
 
 class EncoderSource(Protocol):
@@ -71,7 +64,7 @@ class BusEncoding:
         if isinstance(wanted, Embeddings):
             secrets = Secrets(self._get_secret, config.folder, config.reviewed, "")
             return Encoding(lambda: _service(wanted, secrets))
-        return Encoding(_INSTALLED[wanted], quiet=wanted == "auto")
+        return Encoding(minilm_encoder, quiet=wanted == "auto")
 
 
 def _of_function(function: EncodingFunction) -> Encoder:

@@ -10,9 +10,9 @@ from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.secrets.reference import MASK, is_shown, parsed
 from toolbus.core.values.records import JSON
 
-KnownEncoder: TypeAlias = Literal["auto", "none", "minilm", "static"]
+KnownEncoder: TypeAlias = Literal["auto", "none", "minilm"]
 _KNOWN = get_args(KnownEncoder)
-_EXPECTED = "expected auto, none, minilm, static, or {url: ..., model: ..., key: ...}"
+_EXPECTED = "expected auto, none, minilm, or {url: ..., model: ..., key: ...}"
 
 
 class Embeddings(ConfigModel):
@@ -40,6 +40,8 @@ class Embeddings(ConfigModel):
 def _encoder(value: JSON) -> JSON:
     if isinstance(value, Embeddings) or value in _KNOWN:
         return value
+    if value == "static":  # an encoder of earlier versions; such a config still finds tools by meaning
+        return "auto"
     if value is False:  # `none` in YAML is a text, but some people mean null, and some false
         return "none"
     if is_mapping(value):
@@ -53,7 +55,7 @@ class Search(ConfigModel):
     _expected = "expected a mapping, such as {encoder: auto}"
 
     encoder: Annotated[KnownEncoder | Embeddings, BeforeValidator(_encoder)] = "auto"
-    """The encoder that finds tools by meaning: the best one (`auto`), a given one, a service, or `none`."""
+    """The encoder that finds tools by meaning: MiniLM (`auto` if it is installed), a service, or `none`."""
 
 
 DEFAULT_SEARCH = Search()
