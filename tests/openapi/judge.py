@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_request(self, *_: object) -> None:
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Print nothing."""
 
 
