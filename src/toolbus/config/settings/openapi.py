@@ -61,7 +61,7 @@ class OpenApi(ConfigModel):
     include: Patterns = ()
     """The operations that become tools, by tag, method and path; empty means all."""
     exclude: Patterns = ()
-    """Which of the included operations to exclude, in the same format."""
+    """The operations to leave out, in the same format."""
     allow_origins: Texts = ()
     """Further origins that requests may go to, such as `https://uploads.example.com`; without credentials."""
     allow_private: bool = False
