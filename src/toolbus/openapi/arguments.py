@@ -31,7 +31,9 @@ _KINDS = (
     re.compile(r"text/.*"),
 )
 """The kinds of bodies, the preferred one first; all others follow."""
-_PLAIN = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "discriminator", "patternProperties", "const", "enum"))
+_PLAIN = frozenset(
+    ("allOf", "anyOf", "oneOf", "not", "if", "discriminator", "patternProperties", "const", "enum")
+)
 """Keywords of a body that is one argument as a whole."""
 _FILE = "A file: its content in base64, or a data: URL."
 _LONGEST = 500
@@ -71,7 +73,7 @@ class ToolArguments:
         template = re.findall(r"\{([^{}]+)\}", self.path)
         for at, node in sorted(nodes.values(), key=lambda one: one[1]["in"] != "path"):
             model = valid(ParameterModel, {**node, "content": None}, at)
-            place = cast("Place", model.param_in.value)
+            place = model.param_in.value
             is_ours = place == "header" and model.name.lower() in RESERVED_HEADERS
             is_set = f"{place}:{model.name.lower() if place == 'header' else model.name}" in self.given
             if is_ours or is_set or (place == "path" and model.name not in template):
@@ -81,11 +83,13 @@ class ToolArguments:
         for name in dict.fromkeys(template):
             if name not in described:
                 self._add_parameter(
-                    ParameterModel.model_validate({"name": name, "in": "path"}), {"schema": {"type": "string"}}, ()
+                    ParameterModel.model_validate({"name": name, "in": "path"}),
+                    {"schema": {"type": "string"}},
+                    (),
                 )
 
     def _add_parameter(self, model: ParameterModel, node: Node, at: Steps) -> None:
-        place = cast("Place", model.param_in.value)
+        place = model.param_in.value
         content = entries_of(node.get("content"))
         content_type = next(iter(content), None)
         schema = content[content_type].get("schema", {}) if content_type else node.get("schema", {})
@@ -111,7 +115,9 @@ class ToolArguments:
     def add_body(self, node: Node, at: Steps) -> None:
         """Add the body of an operation: its properties if it is a plain object, else the body as a whole."""
         content = {
-            name: one for name, one in entries_of(node.get("content")).items() if re.fullmatch(r"[^/\s]+/[^/\s].*", name)
+            name: one
+            for name, one in entries_of(node.get("content")).items()
+            if re.fullmatch(r"[^/\s]+/[^/\s].*", name)
         }
         if not content:
             if node.get("content"):
@@ -176,7 +182,9 @@ class ToolArguments:
         if schema.get("type") == "array":
             place, items = resolved(self.document, schema.get("items"), (*at, "items"))
             return self._is_file(items, place, encoding)
-        if schema.get("format") == "binary" or ("contentMediaType" in schema and "contentEncoding" not in schema):
+        if schema.get("format") == "binary" or (
+            "contentMediaType" in schema and "contentEncoding" not in schema
+        ):
             return True
         if schema.keys() & {"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "enum"}:
             return False

@@ -183,7 +183,7 @@ def _with_distinct_names(operations: Sequence[ApiOperation]) -> Iterator[ApiOper
 def _tool_name(entry: _Entry) -> str:
     wanted = entry.node.get("operationId")
     text = wanted if isinstance(wanted, str) and wanted.strip() else f"{entry.method.lower()}_{entry.path}"
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")
+    name = re.sub(r"(?:[^A-Za-z0-9_-]|_)+", "_", text).strip("_-")
     return name or f"{entry.method.lower()}_root"
 
 
@@ -249,8 +249,15 @@ class _Reader:
         for nodes, at in ((entry.shared, entry.at[:-1]), (entry.node, entry.at)):
             for index, one in enumerate(items_of(nodes.get("parameters"))):
                 place, node = self.document.object_at(one, (*at, "parameters", str(index)))
-                if not isinstance(node.get("name"), str) or node.get("in") not in ("path", "query", "header", "cookie"):
-                    raise DocumentError("a parameter needs a name, and in: path, query, header or cookie", place)
+                if not isinstance(node.get("name"), str) or node.get("in") not in (
+                    "path",
+                    "query",
+                    "header",
+                    "cookie",
+                ):
+                    raise DocumentError(
+                        "a parameter needs a name, and in: path, query, header or cookie", place
+                    )
                 found[node["name"], node["in"]] = place, node
         return found
 
@@ -313,7 +320,9 @@ class _Reader:
         if parse_url(server).origin not in allowed:
             parts = urlsplit(server)
             origin = f"{parts.scheme}://{parts.netloc}"
-            raise DocumentError(f"its server is {origin}, another origin; add it to openapi.allow_origins", at)
+            raise DocumentError(
+                f"its server is {origin}, another origin; add it to openapi.allow_origins", at
+            )
 
     def _server(self, servers: JSON, at: Steps) -> str:
         """The URL of the first server, absolute."""

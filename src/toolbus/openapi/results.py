@@ -19,7 +19,13 @@ from toolbus.schema.values import is_array, is_object
 _LONGEST_MESSAGE = 1_000
 _MESSAGES = ("message", "detail", "error_description", "title", "error", "errors", "reason", "msg")
 """Keys under which APIs explain an error."""
-_TEXTS = ("application/xml", "application/yaml", "application/javascript", "application/x-ndjson", "application/jsonl")
+_TEXTS = (
+    "application/xml",
+    "application/yaml",
+    "application/javascript",
+    "application/x-ndjson",
+    "application/jsonl",
+)
 _STEPS = {
     403: "the credentials may lack a permission for it",
     404: "check the arguments: there is nothing at that address",
@@ -84,7 +90,10 @@ def _file(operation: ApiOperation, response: ApiResponse) -> JSON:
 
 def _failure(operation: ApiOperation, response: ApiResponse, config: ServerConfig) -> str:
     said = _message(response, config.limits)
-    parts = [f"{operation.method} {operation.path}: {status_text(response.status)}", *([said] if said else [])]
+    parts = [
+        f"{operation.method} {operation.path}: {status_text(response.status)}",
+        *([said] if said else []),
+    ]
     return f"{': '.join(parts)}{_step(operation, response, config)}"
 
 

@@ -1,7 +1,7 @@
 """Schemas of a document as self-contained JSON Schema 2020-12, with their references in `$defs`.
 
-Schemas may refer to each other in circles, and a small tool may reach the whole document. So each definition is
-written once, and if all of them are too large, the deepest levels keep their type and their description only.
+Schemas may refer to each other in circles, and a small tool may reach the whole document. So each definition
+is written once. If they are too large together, the deepest levels keep only their type and description.
 """
 
 import re
@@ -15,9 +15,11 @@ from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, 
 
 Use: TypeAlias = Literal["request", "response"]
 Steps: TypeAlias = tuple[str, ...]
-_UNUSED: Mapping[Use, str] = {"request": "readOnly", "response": "writeOnly"}
+_UNUSED: Mapping[str, str] = {"request": "readOnly", "response": "writeOnly"}
 """The keyword of properties that do not belong there."""
-_DROPPED = frozenset(("discriminator", "xml", "externalDocs", "example", "$comment", "$id", "$anchor", "$schema"))
+_DROPPED = frozenset(
+    ("discriminator", "xml", "externalDocs", "example", "$comment", "$id", "$anchor", "$schema")
+)
 _LEVELS = (None, 12, 8, 6, 5, 4, 3, 2, 1)
 """The levels that are tried in turn; None for all of them."""
 _LONGEST = 500
@@ -63,7 +65,15 @@ def merged(document: ApiDocument, schema: JSON, at: Steps, depth: int = 0) -> tu
     for index, member in enumerate(members):
         inner_at, inner = merged(document, member, (*place, "allOf", str(index)), depth + 1)
         own = {**entries_of(inner.get("properties"))}
-        plain = inner.keys() <= {"type", "properties", "required", "title", "description", "example", "examples"}
+        plain = inner.keys() <= {
+            "type",
+            "properties",
+            "required",
+            "title",
+            "description",
+            "example",
+            "examples",
+        }
         clash = any(name in properties and properties[name] != value for name, value in own.items())
         if not plain or inner.get("type", "object") != "object" or clash:
             return place, node
@@ -71,7 +81,12 @@ def merged(document: ApiDocument, schema: JSON, at: Steps, depth: int = 0) -> tu
         origins |= dict.fromkeys(own, (*inner_at, "properties"))
         required += items_of(inner.get("required"))
     names = list(dict.fromkeys(name for name in required if isinstance(name, str)))
-    return place, {**whole, "type": "object", "properties": properties, **({"required": names} if names else {})}
+    return place, {
+        **whole,
+        "type": "object",
+        "properties": properties,
+        **({"required": names} if names else {}),
+    }
 
 
 class _Writer:
@@ -154,7 +169,7 @@ class _Writer:
         unused = {
             name
             for name, value in properties.items()
-            if is_object(value) and value.get(word) is True and not ("$ref" in value)
+            if is_object(value) and value.get(word) is True and "$ref" not in value
         }
         if unused:
             node["properties"] = {name: value for name, value in properties.items() if name not in unused}
@@ -163,7 +178,8 @@ class _Writer:
 
     def _spend(self, node: Mapping[str, JSON]) -> None:
         """Count the values of a node; `_TooLarge` if there are too many."""
-        self._left -= 1 + len(node) + sum(len(one) for one in node.values() if isinstance(one, list | dict))
+        inner = sum(len(one) for one in node.values() if is_object(one) or is_array(one))
+        self._left -= 1 + len(node) + inner
         if self._left < 0 and self._levels != _LEVELS[-1]:
             raise _TooLarge
 

@@ -5,11 +5,11 @@ read anew whenever the link connects.
 """
 
 import asyncio
-import os.path
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -59,7 +59,11 @@ async def opened_api(
         cause = f"its document was not read within {in_seconds(config.timeouts.connect)}"
         raise ConnectFailed(config.alias, "connect", cause) from error
     except DocumentError as error:
-        cause = f"the document {_shown(values)} {error}" if str(error)[:3] in ("is ", "has") else f"{_shown(values)}: {error}"
+        cause = (
+            f"the document {_shown(values)} {error}"
+            if str(error)[:3] in ("is ", "has")
+            else f"{_shown(values)}: {error}"
+        )
         raise ConnectFailed(config.alias, "configure", values.redacted(cause)) from error
     if not api.operations:
         raise ConnectFailed(config.alias, "configure", _nothing(api, values))
@@ -108,9 +112,8 @@ async def _content(config: ServerConfig, values: Resolved) -> tuple[bytes, str |
         # Only the API gets its credentials, and a document may be anywhere.
         is_own = base is not None and parse_url(base).origin == parse_url(place).origin
         return await fetched_document(config, place, values.headers if is_own else None), place
-    path = os.path.join(values.folder or "", os.path.expanduser(place))
     try:
-        return await asyncio.to_thread(read_plain, path, config.limits.message), None
+        return await asyncio.to_thread(_in_file, place, values.folder, config.limits.message), None
     except FileNotFoundError as error:
         cause = f"{_shown(values)}: no such file"
         raise ConnectFailed(config.alias, "configure", cause, hint="check openapi.document") from error
@@ -118,6 +121,10 @@ async def _content(config: ServerConfig, values: Resolved) -> tuple[bytes, str |
         raise ConnectFailed(config.alias, "configure", f"{_shown(values)}: {error.strerror}") from error
     except OSError as error:
         raise ConnectFailed(config.alias, "configure", f"{_shown(values)}: {error.strerror}") from error
+
+
+def _in_file(text: str, folder: Path | None, limit: int) -> bytes:
+    return read_plain((folder or Path()) / Path(text).expanduser(), limit)
 
 
 @asynccontextmanager
@@ -129,7 +136,9 @@ async def openapi_peer(attempt: Attempt) -> "AsyncGenerator[ApiPeer]":
     attempt.diagnostics.phase = "handshake"
     texts = attempt.values.openapi
     written = [texts[key] for key in ("base_url", "document") if key in texts]
-    named = [one for one in (*written, *config.openapi.allow_origins) if re.match(r"https?://", one, re.IGNORECASE)]
+    named = [
+        one for one in (*written, *config.openapi.allow_origins) if re.match(r"https?://", one, re.IGNORECASE)
+    ]
     reach = Reach(
         own=parse_url(api.base_url),
         named=[parse_url(one) for one in named],
