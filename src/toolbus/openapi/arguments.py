@@ -61,7 +61,7 @@ class ToolArguments:
     document: ApiDocument
     path: str
     given: Collection[str]
-    """What the config sends with every request: `header:x-api-key`, `query:key`."""
+    """The parameters that the config sends with every request: `header:x-api-key`, `query:key`."""
     parameters: list[Parameter] = field(default_factory=list[Parameter])
     body: Body | None = None
     properties: Node = field(default_factory=dict[str, JSON])
@@ -69,7 +69,7 @@ class ToolArguments:
     required: list[str] = field(default_factory=list[str])
 
     def add_parameters(self, nodes: Mapping[tuple[str, str], tuple[Steps, Node]]) -> None:
-        """Add the parameters of an operation, and those of its path that nothing describes."""
+        """Add the parameters of an operation, and a text for each part of its path without a description."""
         template = re.findall(r"\{([^{}]+)\}", self.path)
         for at, node in sorted(nodes.values(), key=lambda one: one[1]["in"] != "path"):
             model = valid(ParameterModel, {**node, "content": None}, at)

@@ -44,13 +44,13 @@ class RefusedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSource:
-    """What the config says about an API, with its references filled in."""
+    """The settings of an API, with their references filled in."""
 
     setting: OpenApi
     document_url: str | None = None
     base_url: str | None = None
     given: frozenset[str] = frozenset()
-    """What the config sends with every request: `header:x-api-key`, `query:key`."""
+    """The parameters that the config sends with every request: `header:x-api-key`, `query:key`."""
     most: int = 3_000
     """Values of an input schema."""
 
@@ -66,7 +66,7 @@ class Api:
     operations: tuple[ApiOperation, ...] = ()
     refused: tuple[RefusedOperation, ...] = ()
     left_out: int = 0
-    """How many operations the config does not include."""
+    """The number of operations that the config leaves out."""
     warnings: tuple[str, ...] = ()
 
 
@@ -244,7 +244,7 @@ class _Reader:
         return {**written, "additionalProperties": False}
 
     def _parameters(self, entry: _Entry) -> dict[tuple[str, str], tuple[Steps, Node]]:
-        """The parameters by name and place: those of the path, and those of the operation, which win."""
+        """The parameters by name and place; an operation overrides the parameters of its path."""
         found: dict[tuple[str, str], tuple[Steps, Node]] = {}
         for nodes, at in ((entry.shared, entry.at[:-1]), (entry.node, entry.at)):
             for index, one in enumerate(items_of(nodes.get("parameters"))):

@@ -112,7 +112,7 @@ def _step(operation: ApiOperation, response: ApiResponse, config: ServerConfig) 
 
 
 def credentials_step(security: tuple[tuple[Security, ...], ...], config: ServerConfig) -> str:
-    """How to give an operation the credentials that it wants."""
+    """The settings that give an operation its credentials."""
     ways = [" and ".join(_ways(alternative)) for alternative in security]
     listed = " or ".join(dict.fromkeys(ways)) or 'auth: "${TOKEN}"'
     verb = "check" if config.auth is not None or config.headers else "set"

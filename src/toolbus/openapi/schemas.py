@@ -32,7 +32,7 @@ class _TooLarge(Exception):
 
 
 def self_contained(document: ApiDocument, schema: Node, at: Steps, use: Use, most: int) -> Node:
-    """A schema with everything it refers to, in at most so many values."""
+    """A schema with everything it refers to, in at most `most` values."""
     for levels in _LEVELS:
         writer = _Writer(document, use, most, levels)
         try:
@@ -99,7 +99,7 @@ class _Writer:
         self._waiting: list[tuple[str, JSON, Steps, int]] = []
 
     def definitions(self) -> Node:
-        """Every definition that what was written refers to."""
+        """Every definition that the written schemas refer to."""
         found: Node = {}
         for name, schema, at, level in self._waiting:  # which grows
             found[name] = self.written(schema, at, level)
@@ -195,7 +195,7 @@ def _shorten(node: Node) -> None:
 
 
 def shortened_text(text: str, longest: int) -> str:
-    """A text with at most so many characters, cut between words."""
+    """A text of limited length, cut between words."""
     text = text.strip()
     if len(text) <= longest:
         return text

@@ -1,7 +1,7 @@
 """A link to an HTTP API: the dispatcher of a connection whose other end is no MCP server.
 
-It lists the operations of the document as tools, and sends the request of each call itself. A document is
-read anew whenever the link connects.
+It lists the operations of the document as tools, and sends the request of each call itself. The document
+is read again whenever the link connects.
 """
 
 import asyncio
