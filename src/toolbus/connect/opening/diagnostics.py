@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -56,11 +55,12 @@ class Diagnostics:
     """Whether the process waits for its turn to start."""
     exit_code: int | None = None
     """The exit code of a process that ended by itself; None if we ended it."""
-    stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
+    stderr: list[str] = field(default_factory=list[str])
+    """The last lines on stderr."""
     stderr_count: int = 0
     """How many lines there were on stderr, including those that are no longer kept."""
-    withheld: Collection[str] = ()
-    """The variables of our environment that were not passed to the process."""
+    passed: Collection[str] | None = None
+    """The names of the variables that were passed to the process."""
     skipped: int = 0
     """How many lines of its standard output were not messages."""
     lost: str | None = None
@@ -97,6 +97,11 @@ class Diagnostics:
     def mark_active(self) -> None:
         self._last_active = time.monotonic()
 
+    @property
+    def withheld(self) -> Collection[str]:
+        """The variables of our environment that were not passed to the process."""
+        return () if self.passed is None else os.environ.keys() - self.passed
+
     def mark_lost(self, reason: str) -> None:
         """Record that the connection has ended; the first reason counts."""
         if self.lost is None:
@@ -104,12 +109,13 @@ class Diagnostics:
         self.gone.set()
 
     def add_stderr(self, line: str) -> None:
+        del self.stderr[: -STDERR_LINES + 1]
         self.stderr.append(line)
         self.stderr_count += 1
 
     def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
         """The last lines on stderr after the first `since`; the reason first if it is older."""
-        lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
+        lines = self.stderr[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
         last, reason = lines[-STDERR_SHOWN:], error_lines(lines)
         return (*(reason if error_lines(last) != reason else ()), *last)

@@ -94,11 +94,14 @@ class StartTurn:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._queue: _Queue | None = None
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = asyncio.Event()
+        """None once it has ended: a connection lives long after its turn."""
         self._ends_at = 0.0
 
     async def wait(self) -> None:
         """Wait until it begins, or `end` is called."""
+        if self._changed is None:
+            return
         if self._queue is None:
             self._queue = _queue_of(asyncio.get_running_loop())
             self._diagnostics.queued = True
@@ -109,12 +112,15 @@ class StartTurn:
         self._ends_at = now + LONGEST_TURN
         self._diagnostics.queued = False
         self._diagnostics.mark_active()
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
 
     def end(self) -> None:
         """The process has started, or does not have to; any number of times."""
         self._diagnostics.queued = False
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
         if self._queue is not None:
             self._queue.leave(self)
 
