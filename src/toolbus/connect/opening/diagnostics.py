@@ -5,7 +5,6 @@ code, the last lines on stderr, why the connection ended, and when the server wa
 have ended because of another SDK, a variable that was not passed, or a file that is elsewhere.
 """
 
-import asyncio
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from toolbus.config import Resolved, ServerConfig
+from toolbus.core.loop import Flag
 from toolbus.core.text.stderr import error_lines
 from toolbus.core.values.errors import Phase
 
@@ -69,7 +69,7 @@ class Diagnostics:
     """Why we ended the connection ourselves, if the server sent too much."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: Flag = field(default_factory=Flag)
     """Set when the connection has ended, for whatever reason."""
     activity: HttpActivity | None = None
     """Set for an HTTP server."""

@@ -16,6 +16,7 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from toolbus.connect.forks import detach_after_fork
+from toolbus.core.loop import Flag
 from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.child import Child, ChildEvents, Launch
 from toolbus.connect.transports.process.grouped import reaper, spawn_grouped
@@ -94,14 +95,11 @@ class StartTurn:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._queue: _Queue | None = None
-        self._changed: asyncio.Event | None = asyncio.Event()
-        """None once it has ended: a connection lives long after its turn."""
+        self._changed = Flag()
         self._ends_at = 0.0
 
     async def wait(self) -> None:
         """Wait until it begins, or `end` is called."""
-        if self._changed is None:
-            return
         if self._queue is None:
             self._queue = _queue_of(asyncio.get_running_loop())
             self._diagnostics.queued = True
@@ -112,15 +110,12 @@ class StartTurn:
         self._ends_at = now + LONGEST_TURN
         self._diagnostics.queued = False
         self._diagnostics.mark_active()
-        if self._changed is not None:
-            self._changed.set()
+        self._changed.set()
 
     def end(self) -> None:
         """The process has started, or does not have to; any number of times."""
         self._diagnostics.queued = False
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        self._changed.set()
         if self._queue is not None:
             self._queue.leave(self)
 
