@@ -1,0 +1,1 @@
+"""HTTP APIs as servers: the operations of an OpenAPI document as tools."""
