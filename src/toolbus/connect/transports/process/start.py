@@ -16,11 +16,11 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.core.loop import Flag
 from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.child import Child, ChildEvents, Launch
 from toolbus.connect.transports.process.grouped import reaper, spawn_grouped
 from toolbus.connect.transports.process.guarded import GuardUnavailable, can_guard, guard, spawn_guarded
+from toolbus.core.loop import Flag
 
 logger = logging.getLogger("toolbus")
 END_TIMEOUT = 1.0
