@@ -134,7 +134,7 @@ class ToolArguments:
         encoding = _encodings(entries_of(media.get("encoding")), here) if is_form else {}
         description = node.get("description")
         if (is_form or is_json_type(kind)) and _is_flat(schema):
-            self._add_properties(Draft(sent_as, place, schema, encoding, is_required))
+            self._add_properties(FlatBody(sent_as, place, schema, encoding, is_required))
             return
         argument = self._name("body", "body")
         whole: JSON = media.get("schema", {})
@@ -153,7 +153,7 @@ class ToolArguments:
         )
         self._add(argument, _described(whole, description), is_required)
 
-    def _add_properties(self, draft: "Draft") -> None:
+    def _add_properties(self, draft: "FlatBody") -> None:
         properties, names, files = entries_of(draft.schema.get("properties")), dict[str, str](), set[str]()
         required = items_of(draft.schema.get("required"))
         for name, schema in properties.items():
@@ -206,7 +206,7 @@ class ToolArguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class FlatBody:
     """A body whose properties become arguments."""
 
     content_type: str
