@@ -293,7 +293,7 @@ async def test_what_a_full_disk_has_no_room_for_waits_until_there_is_some(
         pages[0] = 1
         writing = asyncio.create_task(store.put("key", "large", b"x" * 100_000))
         await until(lambda: bool(caplog.messages))
-        assert "does not respond (database or disk is full); it is tried again" in caplog.text
+        assert "does not respond (database or disk is full); retrying" in caplog.text
         assert await store.get("key", "ann") == b"1"
         assert "responds again" not in caplog.text, "it can be read, and not be written to"
         assert not writing.done()
