@@ -6,6 +6,7 @@ the public URL only.
 
 import http.cookiejar
 import logging
+import ssl
 import time
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, cast
 
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.auth.credentials import HttpRefusal
-from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_bytes
+from toolbus.connect.http.pool import Addresses, Pool, Proxy, environment_proxy, request_bytes
 from toolbus.connect.http.response import ACCEPT_ENCODING, HttpFailure, Response
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, is_loopback_host, parse_url
@@ -228,9 +229,26 @@ class HttpExchange:
 
 @asynccontextmanager
 async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
-    config = attempt.config
+    """The client for the `url` of a server."""
     assert attempt.values.url is not None
     url = parse_url(attempt.values.url)
+    warn_insecure(attempt, url)
+    # Loading certificates takes time: not done for plain HTTP.
+    tls = tls_context(attempt.config) if url.is_tls else None
+    async with origin_client(attempt, url, tls) as client:
+        attempt.diagnostics.activity = client.activity
+        yield client
+
+
+@asynccontextmanager
+async def origin_client(
+    attempt: Attempt, url: Url, tls: ssl.SSLContext | None, addresses: Addresses | None = None
+) -> AsyncGenerator[HttpClient]:
+    """A client for the origin of a URL, with the credentials of the attempt.
+
+    With `addresses`, direct connections go to those, and the host is not looked up.
+    """
+    config = attempt.config
     try:
         proxy = environment_proxy(url, lambda: guarded_tls_context(config))
     except ValueError as error:
@@ -240,24 +258,21 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
             f"the proxy that the environment names cannot be used: {error}",
             hint="use an HTTP proxy, or add the host to no_proxy",
         ) from error
-    _warn_insecure(attempt, url)
-    # Loading certificates takes time: not done for plain HTTP.
     pool = Pool(
         url,
-        tls=tls_context(config) if url.is_tls else None,
+        tls=tls,
         proxy=proxy,
         connect_timeout=config.timeouts.connect,
         limit=config.limits.message,
+        addresses=addresses,
     )
-    client = HttpClient(pool, url, proxy, attempt)
-    attempt.diagnostics.activity = client.activity
     try:
-        yield client
+        yield HttpClient(pool, url, proxy, attempt)
     finally:
         await pool.close()
 
 
-def _warn_insecure(attempt: Attempt, url: Url) -> None:
+def warn_insecure(attempt: Attempt, url: Url) -> None:
     """Warn if others on the network can read the requests."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
