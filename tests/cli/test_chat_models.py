@@ -1,4 +1,4 @@
-"""Which model `toolbus chat` talks to when none is named, and what it says when there is none."""
+"""The model of `toolbus chat` when none is named, and the error when there is none."""
 
 import json
 import socket

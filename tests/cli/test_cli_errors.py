@@ -1,4 +1,4 @@
-"""What goes wrong is one line that ends in the next step, never a traceback, and an exit code."""
+"""Errors are one line that ends in the next step, never a traceback, and an exit code."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def piped(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of bash; its exit code is that of the first command."""
+    """Run a line of bash; its exit code comes from the first command."""
     return subprocess.run(
         ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
         cwd=folder,

@@ -68,7 +68,7 @@ class Client:
         self.process.stdin.flush()
 
     def left(self) -> tuple[int, str]:
-        """Close stdin; the exit code, and what went to stderr."""
+        """Close stdin; returns the exit code and the content of stderr."""
         _, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, err
 
