@@ -1,4 +1,4 @@
-"""One path for all operations: tools, resources, prompts and others share observers, hooks, guards, routes."""
+"""One path for all operations: tools, resources, prompts and others share hooks, guards and routes."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -54,7 +54,7 @@ class Provider:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that lead the providers' packages, and frameworks on top of them, to this provider."""
+        """The variables that lead the providers' packages, and frameworks using them, to this provider."""
         return {
             "OPENAI_BASE_URL": f"{self.url}/v1",
             "OPENAI_API_BASE": f"{self.url}/v1",

@@ -45,6 +45,7 @@ from toolbus.core.values.errors import (
     AuthRequired,
     ConnectFailed,
     ConnectionLost,
+    DownReason,
     LoginRequired,
     ServerDown,
     ToolbusError,
@@ -301,7 +302,7 @@ class Link:
     def _down(self) -> ServerDown | LoginRequired:
         if isinstance(self.error, LoginRequired):
             return self.error.with_traceback(None)  # the same one for each request
-        return ServerDown(self.config.alias, self.state, problem_of(self.error) if self.error else None)
+        return ServerDown(self.config.alias, self.state, DownReason.of(self.error) if self.error else None)
 
     # For the owner
 
