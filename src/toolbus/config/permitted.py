@@ -20,6 +20,8 @@ from toolbus.core.values.errors import ConfigError
 
 def permitted_config(config: BusConfig, administrator: Administrator) -> BusConfig:
     """The config with the administrator's rules, and a mistake for each server that they refuse already."""
+    if not administrator.files:
+        return config
     servers = {
         alias: server.model_copy(
             update={
