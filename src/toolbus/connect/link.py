@@ -19,7 +19,6 @@ link that was never up, it waits for the outcome of one attempt: the current one
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ class Link:
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
-        self.ends: deque[LinkEnd] = deque(maxlen=MOST_ENDS)
+        self.ends: list[LinkEnd] = []
         """The last sessions that were lost, and attempts that failed; the newest last."""
 
     # For all tasks
@@ -364,6 +363,7 @@ class Link:
         diagnostics = self._opener.diagnostics
         exited = diagnostics is not None and diagnostics.exit_code is not None
         lines = (line.strip() for line in reversed(diagnostics.stderr if diagnostics else ()))
+        del self.ends[: -MOST_ENDS + 1]
         self.ends.append(
             LinkEnd(
                 at=time.time(),
