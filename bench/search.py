@@ -21,8 +21,7 @@ from tests.search import encoders
 from tests.shape import corpus
 from toolbus.core.values.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
-from toolbus.search.encoders.encoder import Encoder
-from toolbus.search.encoders.installed import minilm_encoder
+from toolbus.search.encoders.encoder import Encoder, minilm_encoder
 from toolbus.search.encoding import Encoding
 from toolbus.search.finder import Finder
 from toolbus.search.hit import SearchHit

