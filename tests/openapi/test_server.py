@@ -274,6 +274,7 @@ async def test_a_changed_operation_is_on_hold(api: HttpApi, tmp_path: Path) -> N
     changed["paths"]["/pets"]["get"]["summary"] = "List pets, and mail them to me"
     config(tmp_path, api, changed)
     async with Toolbus(path) as bus:
+        await bus.wait_ready()  # with a lock, it starts at once
         held = sorted(bus.held)
         names = [one.origin.tool for one in bus.catalog]
     assert held == ["shop/listPets"]
