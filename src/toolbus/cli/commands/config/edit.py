@@ -139,7 +139,6 @@ async def add(
     toolbus add io.github.user/thing
     toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
     toolbus add linear https://mcp.linear.app/mcp --auth oauth
-    toolbus add shop https://shop.example.com/openapi.json
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
     server = NewServer(
