@@ -85,7 +85,8 @@ def answer(method: str, params: Message) -> Message | None:
         case "resources/read" if params["uri"] == "data://notes":
             return {"contents": [{"uri": "data://notes", "text": "buy tea"}]}
         case "tools/call":
-            name, given = params["name"], params.get("arguments") or {}
+            name: str = params["name"]
+            given: Message = params.get("arguments") or {}
             text = "x" * 9_000_000 if name == "big" else f"{name} {json.dumps(given, sort_keys=True)}"
             return {"content": [{"type": "text", "text": text}]}
         case _:

@@ -1,6 +1,5 @@
 """Apps of tools in a real browser: what they are told, and what they may ask for."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,8 @@ import pytest
 
 from tests.gateway.console.app_pages import ALLOW_ONCE, DENY, app_of, app_says, dashboard, in_app
 from tests.gateway.console.chromium import Chromium
-from tests.gateway.console.opening import console_over
-from tests.inside.config import Serve
+from tests.gateway.console.opening import Opened, console_over
+from tests.inside.config import Serve, ServeAuth
 from tests.interop.servers import CLOCK, require_installed
 from tests.patience import until
 
@@ -19,6 +18,13 @@ pytestmark = pytest.mark.anyio
 
 def config(script: str = "", **more: Any) -> dict[str, Any]:
     return {"servers": {"dash": dashboard(script)}, **more}
+
+
+def _last_time(opened: Opened) -> str:
+    """The time that the server gave an app last."""
+    results = [one.result for one in opened.console.calls.ended if one.caller.face == "app"]
+    found = next(one.structured for one in results if one is not None and one.structured)
+    return found["time"]
 
 
 async def test_an_example_app_shows_the_time_and_asks_for_it_again(browser: Chromium, tmp_path: Path) -> None:
@@ -38,11 +44,10 @@ async def test_an_example_app_shows_the_time_and_asks_for_it_again(browser: Chro
         await tab.click(ALLOW_ONCE)
         await tab.gone("#questions-here .card")
         await until(lambda: [one.caller.face for one in opened.console.calls.ended].count("app") == 2)
-        async with asyncio.timeout(60):
-            while shown.structured["time"] in await in_app(tab, "document.body.innerText"):
-                await asyncio.sleep(0.05)
+        await app_says(tab, _last_time(opened))
         await in_app(tab, "document.getElementById('send-log-btn').click()")
         await in_app(tab, "document.getElementById('send-message-btn').click()")
+        await tab.click("#app summary")
         await tab.see(".app-lines", "log, info: This is log text.")
         await tab.see(".app-lines", "message for the model: ")
         await in_app(tab, "document.getElementById('open-link-btn').click()")
@@ -146,7 +151,7 @@ async def test_a_server_that_sends_no_app_is_named(browser: Chromium) -> None:
 
 
 async def test_an_app_that_the_policy_keeps_from_being_read_is_not_shown(browser: Chromium) -> None:
-    rules = [{"do": "deny", "resources": "ui://*"}]
+    rules = [{"do": "deny", "resources": "*/ui://*"}]
     async with app_of(browser, config(policy=rules)) as (_, tab):
         await tab.see("#app .problem", "policy")
         await tab.see("#trial .badge", "done")
@@ -155,7 +160,7 @@ async def test_an_app_that_the_policy_keeps_from_being_read_is_not_shown(browser
 async def test_the_page_names_what_an_app_uses_and_asks_before_it_gets_a_permission(
     browser: Chromium,
 ) -> None:
-    ui = {
+    ui: dict[str, Any] = {
         "csp": {"connectDomains": ["https://api.example.com", "*"]},
         "permissions": {"camera": {}, "clipboardWrite": {}},
     }
@@ -175,7 +180,8 @@ async def test_the_page_names_what_an_app_uses_and_asks_before_it_gets_a_permiss
 
 
 async def test_behind_a_proxy_the_page_says_what_apps_need() -> None:
-    serve = Serve(public_url="https://tools.example.com", console=True)
+    auth = ServeAuth(keys=True)
+    serve = Serve(public_url="https://tools.example.com", console=True, auth=auth)
     async with console_over(config(), serve) as opened:
         opened.http.headers["host"] = "tools.example.com"
         await opened.enter()

@@ -50,7 +50,7 @@ class AppHost {
     this.place = place;
     this.view = place.querySelector(".app-view");
     this.facts = place.querySelector(".app-facts");
-    this.asks = document.getElementById("app-asks");
+    this.asks = place.querySelector("#app-asks");
     this.lines = place.querySelector(".app-lines");
   }
 
@@ -93,7 +93,7 @@ class AppHost {
     for (const one of this.#running.values()) one.abort();
     this.#waiting = [];
     this.view.replaceChildren();
-    this.asks?.replaceChildren();
+    this.asks.replaceChildren();
     if (this.#opened) this.#ask("close", {}, { keepalive: true });
   }
 
@@ -327,8 +327,11 @@ function plain(data) {
 // An app can bring up a question at the moment at which a person clicks or presses a key somewhere else.
 function holdBack(card) {
   card.inert = true;
-  setTimeout(() => { card.inert = false; }, UNSEEN_MILLISECONDS);
+  clearTimeout(heldBack.get(card));
+  heldBack.set(card, setTimeout(() => { card.inert = false; }, UNSEEN_MILLISECONDS));
 }
+
+const heldBack = new WeakMap();
 
 let app = null;
 

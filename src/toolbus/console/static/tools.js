@@ -172,14 +172,18 @@ document.addEventListener("keydown", (event) => {
 
 // A question gets the focus if nothing else is typed into meanwhile. A question of an app does not: a key that
 // is meant for the app would answer it.
+let held = "";
+
 new MutationObserver(() => {
-  const asked = document.querySelector("#questions-here .card:not([data-seen])");
+  const cards = [...document.querySelectorAll("#questions-here .card")];
+  const asked = cards.find((one) => !one.dataset.seen);
+  // Where one question was, the next one may be: a second click would answer that.
+  const now = cards.map((one) => one.id).join();
+  if (document.getElementById("app") && (asked || now !== held)) cards.forEach(holdBack);
+  held = now;
   if (!asked) return;
-  asked.dataset.seen = "yes";
-  if (document.getElementById("app")) {
-    holdBack(asked);
-    return;
-  }
+  for (const one of cards) one.dataset.seen = "yes";
+  if (document.getElementById("app")) return;
   const focused = document.activeElement;
   if (focused && focused.closest("input, textarea, select")) return;
   focusOn(asked.querySelector("input:not([type=hidden]), select, textarea, button.main") || asked);

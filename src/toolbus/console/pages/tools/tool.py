@@ -132,27 +132,25 @@ def _app(spec: ToolSpec, trial: Trial, apps: AppPlace) -> Child:
         return None
     if apps.problem:
         return element("section", element("h2", "App"), element("p", apps.problem), class_="card")
-    return [
-        # Questions of the app are above its frame, which cannot move or cover them.
+    return element(
+        "section",
+        element("h2", "App", id="app-name"),
+        # Its questions are above its frame, which cannot move or cover them.
         element("div", id="app-asks", class_="here"),
+        element("div", class_="app-facts"),
+        element("noscript", element("p", "An app needs JavaScript.")),
+        element("div", class_="app-view"),
         element(
-            "section",
-            element("h2", "App", id="app-name"),
-            element("div", class_="app-facts"),
-            element("noscript", element("p", "An app needs JavaScript.")),
-            element("div", class_="app-view"),
-            element(
-                "details",
-                element("summary", "Messages of the app"),
-                element("ul", class_="plain app-lines"),
-                hidden=True,
-            ),
-            id="app",
-            data_trial=trial.number,
-            class_="card app",
-            aria_labelledby="app-name",
+            "details",
+            element("summary", "Messages of the app"),
+            element("ul", class_="plain app-lines"),
+            hidden=True,
         ),
-    ]
+        id="app",
+        data_trial=trial.number,
+        class_="card app",
+        aria_labelledby="app-name",
+    )
 
 
 def _questions(console: Console, spec: ToolSpec, trial: Trial) -> list[Element]:
