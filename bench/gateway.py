@@ -136,8 +136,10 @@ def sessions(count: int) -> Opening:
 async def _held(count: int) -> float:
     """Bytes of a gateway with that many legacy clients, each with a stream that it listens to."""
     with gateway(bus_entry(None, "modern")) as served:
-        async with lanes(served.url, count) as over:
-            for lane in over:
+        async with AsyncExitStack() as stack:
+            for _ in range(count):
+                # Each in turn: the gateway closes connections that wait too long with their first request.
+                [lane] = await stack.enter_async_context(lanes(served.url, 1))
                 await _become_idle(lane, served)
             return float(memory(served.pid))
 

@@ -365,8 +365,9 @@ Views are defined under [`serve.views`](configuration.md#serve); more about invi
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
 instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the
 hour, and a client has `id`, `client`, `client_id`, `person`, `resource`, `renewed`, and `usable`: whether it
-is for the current `public_url`. `revoke` prints `{"revoked"}`, and how many of each it ended. Times are in
-seconds since 1970.
+is for the current `public_url`. `revoke` prints `{"revoked"}`, and how many of each it ended. `rotate` prints
+`{"accepted_until"}`. Times are in seconds since 1970. More about `rotate`:
+[the authorization server](authorization-server.md#rotate-the-secret).
 """,
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.

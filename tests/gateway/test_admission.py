@@ -21,6 +21,7 @@ from tests.inside.gateway import (
     Keys,
     Principal,
     Refusal,
+    RequestRate,
     Throttle,
     access_of,
     file_keys,
@@ -256,6 +257,10 @@ def test_guessing_from_very_many_addresses() -> None:
     for number in range(MAX_ADDRESSES + 100):
         throttle.refused(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
     assert len(throttle) == MAX_ADDRESSES
+    rate = RequestRate(2, Clock())
+    for number in range(MAX_ADDRESSES + 100):
+        assert rate.wait(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}") == 0
+    assert len(rate) == MAX_ADDRESSES
     for number in range(FREE):
         throttle.refused(f"2001:db8::{number:x}")
     assert throttle.wait("2001:db8::ffff:1") > 0
@@ -332,3 +337,18 @@ def test_keys_need_a_config_file() -> None:
     config = load_config({"servers": {}, "serve": {"auth": {"keys": True}}})
     with pytest.raises(ConfigError, match=r"serve.auth.keys: keys belong to a config file; save the config"):
         access_of(config)
+
+
+def test_an_address_may_ask_so_often_in_a_minute() -> None:
+    """One that waits as long as it is told may ask again; others are not concerned."""
+    clock = Clock()
+    rate = RequestRate(60, clock)
+    assert [rate.wait("10.0.0.1") for _ in range(60)] == [0.0] * 60
+    assert rate.wait("10.0.0.1") == pytest.approx(1.0)
+    assert rate.wait("10.0.0.2") == rate.wait("2001:db8::1") == 0
+    clock.pass_(1)
+    assert rate.wait("10.0.0.1") == 0
+    assert rate.wait("10.0.0.1") > 0
+    clock.pass_(3600)
+    assert [rate.wait("10.0.0.1") for _ in range(60)] == [0.0] * 60
+    assert rate.wait("10.0.0.1") > 0

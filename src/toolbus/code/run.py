@@ -147,7 +147,7 @@ class ScriptRun:
         try:
             result = task.result()
         except ToolbusError as error:
-            result = ToolResult.failure(str(error), sent=error.sent)
+            result = ToolResult.failure(error.public, sent=error.sent)
         if result.pending is not None:
             entry.state = "waits"
             self._open[number] = replace(one, pending=result.pending.to_json())

@@ -30,7 +30,7 @@ from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
 from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.connect.transports.http import AUTH_STATUSES
+from toolbus.connect.transports.http import AUTH_STATUSES, status_cause
 from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, NotSendable, WireError
 from toolbus.core.text.stderr import quoted
 from toolbus.core.values.elicitation import Answer
@@ -97,7 +97,7 @@ class ServerSession:
         self.tasks_only: set[str] = set()
         """The tools that a legacy server runs only as tasks."""
         self.used = asyncio.get_running_loop().time()
-        """When the last request was sent, by the clock of the loop."""
+        """The time of the last request, by the clock of the loop."""
         self.sender = CallSender(
             client,
             result_filter,
@@ -216,9 +216,9 @@ class ServerSession:
         reason = self._redacted(self._diagnostics.lost or "the connection is closed")
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
-        if what is None and (tail := self._diagnostics.stderr_tail()):
-            reason = f"{reason}; on stderr: {quoted(tail, 1)}"
-        return ConnectionLost(self.server, what, reason, sent=sent)
+        tail = self._diagnostics.stderr_tail() if what is None else ()
+        output = quoted(tail, 1) if tail else ""
+        return ConnectionLost(self.server, what, reason, sent=sent, output=output)
 
     def _from_mcp_error(self, error: MCPError, what: str) -> ToolbusError:
         lines = self._redacted(error.message).splitlines()
@@ -226,9 +226,11 @@ class ServerSession:
         if isinstance(error, WireError):
             if isinstance(error.reported, AuthRequired) and error.status == 403:
                 return error.reported  # only this request needs more
-            if error.status in AUTH_STATUSES:
+            if error.status is not None and error.status in AUTH_STATUSES:
                 known = error.reported if isinstance(error.reported, AuthRequired) else None
-                self.refused = known or AuthRequired(self.server, "call", error.status)
+                self.refused = known or AuthRequired(
+                    self.server, "call", error.status, cause=status_cause(error.status, text)
+                )
             if error.lost or self.refused is not None:
                 self.end(text)
             if not error.lost and error.status is None and isinstance(error.reported, ConnectFailed):
@@ -300,7 +302,7 @@ class RequestDeadline(Deadline):
 
 
 def _response_problem(error: Exception) -> str | None:
-    """Why a response cannot be used; None if the error has nothing to do with one."""
+    """The reason why a response cannot be used; None if the error is not about a response."""
     match error:
         case ToolbusError():
             return None
@@ -325,7 +327,7 @@ BUSY = -32029
 
 
 def busy_data(error: MCPError) -> dict[str, float] | None:
-    """When such a request may be sent again; None if the error is another one."""
+    """The time after which such a request may be retried; None if the error is another one."""
     seconds = _seconds(error.code, error.data)
     return None if seconds is None else {"retryAfter": seconds}
 
@@ -361,7 +363,7 @@ class OutputCheck:
             return str(error)
 
     def problem(self, output: JSON) -> str | None:
-        """What to warn about, in one line; None if the output is valid."""
+        """The warning about the output, in one line; None if the output is valid."""
         if output is None:
             return "the output does not match its schema: there is no structured content"
         if isinstance(self._validator, str):

@@ -164,7 +164,7 @@ async def list_tools(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 
 async def _current_lists(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> ListingSnapshot:
-    """The lists of the client's view, once servers have listed again what has expired of that kind."""
+    """The lists of the client's view, once servers have refreshed expired lists of that kind."""
     await parts.listed(request)
     view, offering = request.client.view, request.client.offering
     if view.running:  # else what is known answers
@@ -188,7 +188,7 @@ def _page(
 
 
 def _list_hints(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> JSONObject:
-    """How long a client may keep a list: no longer than the stalest part of it is fresh."""
+    """The time that a client may keep a list: no longer than its stalest part is fresh."""
     left, longest = calls_of(request.client.view).seconds_left(kind), parts.settings.ttl
     return Freshness(longest if left is None else min(left, longest), is_public=False).hints
 
@@ -205,7 +205,7 @@ def _first(cursor: JSON, length: int) -> int:
 
 
 async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tools/call`; what goes wrong on the way is a result that a model can read."""
+    """Answer `tools/call`; a failure on the way is a result that a model can read."""
     params = request.params
     name: JSON = params.get("name")
     arguments: JSON = params.get("arguments")
@@ -230,7 +230,9 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except (ServerRejected, ArgumentsError):
         raise
     except ToolNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error)}") from error
+        raise ProtocolError(
+            INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error).public}"
+        ) from error
     except ToolbusError as error:
         return tool_failure(error, _own_words(request, name, error))
 
@@ -265,7 +267,7 @@ def own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolN
 
 def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
     """The problem with a call; for a server alone, with the name that its client used."""
-    offering, problem = request.client.offering, str(error)
+    offering, problem = request.client.offering, error.public
     if not offering.alone:
         return problem
     spec = offering.now.own_tools.get(name)
@@ -336,7 +338,7 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
 
 
 def _read_hints(request: ClientRequest, result: JSONObject) -> JSONObject:
-    """How long a client may keep a result; it is public only where all clients may read the same."""
+    """The time that a client may keep a result; it is public only where all clients may read the same."""
     said, principal = freshness_of(result) or STALE, request.exchange.principal
     is_anybody = principal.kind == "local" and not principal.user and principal.passed is None
     return said._replace(is_public=said.is_public and is_anybody).hints

@@ -1,8 +1,8 @@
 """The definitions that are locked: JSON from the records of a server's inventory, and records from JSON.
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
-depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
-that nobody acts on: of `_meta`, only `ui`, `ui/visibility` and `ui/resourceUri` count.
+depend on the order of keys or sets, on white space in texts, or on metadata that nobody acts on. The only
+relevant members of `_meta` are `ui`, `ui/visibility` and `ui/resourceUri`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,7 +85,7 @@ def definition_digest(definition: JSONObject) -> str:
 
 
 def any_digest(definition: JSONObject) -> str:
-    """As `definition_digest`, also of a definition that no lockfile can have."""
+    """Like `definition_digest`, but even for a definition that no lockfile can have."""
     return digest_of(_normalized(definition))
 
 
@@ -108,7 +108,7 @@ def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
 def inventory_of(
     server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: ServerLimits
 ) -> Inventory:
-    """What the server offered when it was locked."""
+    """The inventory of the server when it was locked."""
     longest, largest = limits.description, limits.schema_size
     records = [tool_spec(server, one, longest, largest) for one in locked["tools"].values()]
     return Inventory(
@@ -128,7 +128,7 @@ def _skills(server: str, entries: Iterable[JSONObject]) -> Iterator[Skill]:
 
 
 def unlockable(definition: JSONObject) -> str | None:
-    """Why something cannot be locked although it has a digest; None if it can."""
+    """The reason why a definition with a digest cannot be locked; None if it can."""
     if definition.get("resources") == "dynamic":
         return "its files are generated when they are read, so their content cannot be locked"
     return None

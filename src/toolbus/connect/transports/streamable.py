@@ -1,8 +1,8 @@
 """Streamable HTTP: every message is a POST, and the response is JSON or an event stream.
 
 A request runs entirely in its caller's task. In the modern era, closing the connection cancels it; in the
-legacy era, a notification does. A legacy server may also hold a session, which it can lose: a 404, or
-another status that names the session, means so, and that the request was not started.
+legacy era, a notification does. A legacy server may also hold a session, which it can lose. A 404, or another
+status that names the session, reports that loss, and that the request was not started.
 """
 
 import asyncio
@@ -24,10 +24,12 @@ from toolbus.connect.transports.http import (
     http_client,
     invalid_response,
     is_temporary,
+    message_in,
+    refusal_reason,
     response_error,
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
-from toolbus.connect.transports.wire.messages import UnreadableMessage, add_trace, likely_id, parsed
+from toolbus.connect.transports.wire.messages import add_trace, likely_id
 from toolbus.connect.transports.wire.pending import WireError
 
 logger = logging.getLogger("toolbus")
@@ -40,7 +42,7 @@ MAX_RECONNECT_DELAY = 30.0
 RESUME_DELAY = 0.1
 """Seconds before a stream that ended early is resumed, unless the server sets another delay."""
 MAX_EMPTY_RESUMES = 3
-"""How often in a row a stream is resumed without a new event."""
+"""The number of times in a row that a stream is resumed without a new event."""
 
 
 @asynccontextmanager
@@ -117,7 +119,7 @@ class _StreamablePeer(JsonRpcPeer):
     def _remember_version(self, sent: Mapping[str, str], response: ResponseFuture) -> None:
         """Keep the protocol version for requests that the SDK does not stamp with it.
 
-        Not after a probe that failed: the handshake that follows must not carry its version.
+        After a failed probe, the version is not kept: the handshake that follows must not carry it.
         """
         version = sent.get(VERSION)
         if version is not None and not response.cancelled() and response.exception() is None:
@@ -165,7 +167,7 @@ class _StreamablePeer(JsonRpcPeer):
 
     def _refusal(self, reply: Response, sent: Mapping[str, str], request_id: int | None) -> WireError:
         """The error for a refused request, from the status and the body of the response."""
-        status, message = reply.status, self._parsed_body(reply)
+        status, message = reply.status, message_in(reply, self._redacted, self._limits)
         is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
         # An error with the id of the request is a response to it, so it was processed.
         is_response = request_id is not None and message.get("id") == request_id
@@ -180,15 +182,8 @@ class _StreamablePeer(JsonRpcPeer):
                 text = self._redacted(text[: self._limits.error])
                 return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
             case _:
-                return response_error(self._target, reply)
-
-    def _parsed_body(self, reply: Response) -> dict[str, Any]:
-        """The message in the body of a refusal; empty if there is none."""
-        try:
-            message = parsed(self._redacted.received(reply.body), self._limits)
-        except (ValueError, UnreadableMessage):
-            return {}
-        return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+                reason = refusal_reason(reply, message, self._redacted)
+                return response_error(self._target, reply, reason)
 
     async def _listen(self) -> None:
         """Read the legacy era's stream of messages that belong to no request; some servers have none."""

@@ -9,7 +9,7 @@ from operator import is_
 from threading import Lock
 from typing import Generic, TypeVar
 
-from toolbus.core.values.errors import ToolNotFound
+from toolbus.core.values.errors import DownReason, ToolNotFound
 from toolbus.core.values.records import ToolSpec
 from toolbus.schema.values import same_json
 
@@ -22,10 +22,10 @@ _MOST_KEPT = 100
 
 
 class Memo:
-    """What was made of one immutable source, such as a catalog: each value once, for all who want it.
+    """Values derived from one immutable source, such as a catalog: each is computed once and shared.
 
-    It lives and ends with its source, so that nothing has to be invalidated. Beyond the limit, the value
-    that was made first is made again. Can be used from any thread.
+    It lives and ends with its source, so that nothing has to be invalidated. Beyond the limit, the oldest
+    value is dropped and recomputed when it is needed. Can be used from any thread.
     """
 
     __slots__ = ("_lock", "_made")
@@ -54,7 +54,7 @@ class Memo:
 
 
 class Same(Generic[T]):
-    """An immutable object as a part of a key that counts as itself: comparing its content takes long."""
+    """An immutable object as a part of a key, compared by identity: comparing its content takes long."""
 
     __slots__ = ("value",)
 
@@ -145,7 +145,7 @@ class Catalog:
         """The value of `make(catalog, key)`, such as a part: made once, for all who want the same one."""
         return self._memo(make, self, key)
 
-    def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
+    def missing(self, name: str, down: Sequence[str] = (), likely: DownReason | None = None) -> ToolNotFound:
         """The error for an unknown name: close matches, servers `down`, the `likely` reason."""
         known = list(self._by_origin if "/" in name else self._by_name)
         # A caller who asks for `read_file` most likely means `files_read_file`.

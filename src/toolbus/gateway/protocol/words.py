@@ -190,7 +190,7 @@ RETRY_AFTER: Final = "toolbus/retryAfter"
 
 def tool_failure(error: ToolbusError, words: str = "") -> JSONObject:
     """The result of a tool call that could not be made; a model reads the `words`, or the error's own."""
-    result: JSONObject = {"content": [{"type": "text", "text": words or str(error)}], "isError": True}
+    result: JSONObject = {"content": [{"type": "text", "text": words or error.public}], "isError": True}
     return {**result, "_meta": {RETRY_AFTER: error.retry_after}} if isinstance(error, OverQuota) else result
 
 
@@ -201,14 +201,14 @@ def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError
             code = MISSING_CAPABILITY if modern and _lacks_capability(error) else error.code
             return ProtocolError(code, error.message, error.data)
         case ToolNotFound() | ServerNotFound() | ArgumentsError():
-            return ProtocolError(INVALID_PARAMS, str(error))
+            return ProtocolError(INVALID_PARAMS, error.public)
         case OverQuota():
             data: JSONObject = {"limit": error.limit, "retryAfter": error.retry_after}
-            return ProtocolError(BUSY, str(error), data)
+            return ProtocolError(BUSY, error.public, data)
         case CallDenied():
-            return ProtocolError(INVALID_REQUEST, str(error))
+            return ProtocolError(INVALID_REQUEST, error.public)
         case _:
-            return ProtocolError(INTERNAL_ERROR, str(error))
+            return ProtocolError(INTERNAL_ERROR, error.public)
 
 
 def _lacks_capability(error: ServerRejected) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.audit.lines import chains
+from toolbus.audit.lines import chains, is_trail
 from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.command import CommandResult, Invocation, LazyGroup, group
@@ -148,8 +148,12 @@ def trail_time(text: str | None, option: str = "--since") -> str | None:
 
 
 def trail_path(own: Invocation, file: Path | None) -> Path:
-    """The trail that is named, or else the config's trail; `Usage` if there is none."""
+    """The trail that is named, or else the config's trail; `Usage` if there is none, or it is no trail."""
     if file is not None:
+        with readable(file):
+            if file.is_file() and not is_trail(file):
+                step = "name the file that 'audit' in a config names, or a copy of it"
+                raise Usage(f"{short_path(file)} is not an audit trail; {step}")
         return file
     config = own.untrusted_config  # nothing in it is run
     if config.audit is None:
