@@ -37,7 +37,7 @@ class PageRequest:
     form: Fields = field(default_factory=Fields)
     """Of an action."""
     apps: AppPlace = field(default_factory=AppPlace)
-    """Where the browser finds apps."""
+    """The place of apps for the browser."""
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 

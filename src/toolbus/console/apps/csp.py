@@ -100,7 +100,7 @@ def _source(given: JSON, own_host: str) -> str | None:
 
 
 def _leads_here(host: str) -> bool:
-    """Whether a host is this machine, or a number that a browser may take for it.
+    """Test whether a host is this machine, or a number that a browser may take for it.
 
     Gateways and other servers of the user listen there, and many of them ask nobody for a password.
     """

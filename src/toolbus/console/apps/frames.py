@@ -56,14 +56,14 @@ class AppRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppPlace:
-    """Where a browser finds apps."""
+    """The other origin, as one browser reaches it."""
 
     origin: str = ""
     """The other origin; empty if there is none."""
     host: str = ""
     """The origin of the console in that browser."""
     problem: str = "This console has no other origin for apps."
-    """Why apps are not shown, if there is no other origin."""
+    """The reason that apps are not shown, if there is no other origin."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -199,7 +199,7 @@ class AppFrames:
         frame.prefers_border = ui.get("prefersBorder") is not False
 
     def _listed_ui(self, server: str, uri: str) -> JSONObject:
-        """What the list of the server says of an app that says nothing itself."""
+        """The `_meta.ui` in the list of the server, for an app without its own."""
         inventory = self._bus.inventories.get(server)
         listed = () if inventory is None else inventory.resources
         found = next((one for one in listed if one.uri == uri), None)
@@ -294,7 +294,7 @@ class AppFrames:
 
 
 def _opened(frame: AppFrame) -> JSON:
-    """What the page needs to show a frame, and what it tells the app in the frame."""
+    """The facts that the page needs to show a frame and to answer its app."""
     spec, policy = frame.spec, frame.policy
     tool: dict[str, JSON] = {"name": spec.origin.tool, "inputSchema": spec.input_schema}
     tool |= {"description": spec.description} if spec.description else {}

@@ -48,7 +48,7 @@ class AppSandbox:
         self.in_flight = 0
 
     def place(self, peer: HttpPeer) -> AppPlace:
-        """Where the browser of a request finds apps."""
+        """The place of apps for the browser of a request."""
         host = f"{peer.scheme}://{peer.authority}"
         if self._url is not None and self._url != host:
             return AppPlace(origin=self._url, host=host, problem="")
