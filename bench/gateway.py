@@ -1,6 +1,6 @@
 """Calls through `toolbus serve` with an API key and no audit trail, next to the same calls without a gateway.
 
-The load is raw (`bench/http_load.py`), so that what is measured is the gateway. Its clients are modern.
+The load is raw (`bench/http_load.py`), so that only the gateway is measured. Its clients are modern.
 """
 
 import json

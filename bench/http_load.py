@@ -32,7 +32,7 @@ _SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a run of calls came to."""
+    """The results of a run of calls."""
 
     calls: int
     seconds: float

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Reply(NamedTuple):
-    """What the web server answers to every request for one path."""
+    """The web server's answer to every request for one path."""
 
     status: int
     kind: str = ""

@@ -1,4 +1,4 @@
-"""Whom the gateway lets in: hosts and origins, proxies, keys and views, and who has to wait."""
+"""Admission to the gateway: hosts and origins, proxies, keys and views, and waiting times."""
 
 import logging
 from dataclasses import replace
@@ -234,7 +234,7 @@ async def test_whoever_guesses_has_to_wait_longer_each_time(door: Door) -> None:
 
 
 async def test_guessing_from_the_address_of_somebody_who_is_let_in(door: Door) -> None:
-    """Who was let in before is not locked out by a neighbor."""
+    """A client that was admitted before is not locked out by a neighbor."""
     known, late = door.key("known"), door.key("late")
     assert isinstance(await door.access.admit(request(known, **NAMED)), Principal)
     for _ in range(FREE):
@@ -252,7 +252,7 @@ async def test_asking_without_a_key_is_not_guessing(door: Door) -> None:
 
 
 def test_guessing_from_very_many_addresses() -> None:
-    """What is remembered of them is bounded, and a network of IPv6 counts as one address."""
+    """The memory for them is bounded, and a network of IPv6 is treated as one address."""
     throttle = Throttle(Clock())
     for number in range(MAX_ADDRESSES + 100):
         throttle.refused(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
@@ -319,7 +319,7 @@ async def test_a_principal_is_current_until_its_key_is_revoked(door: Door) -> No
 
 
 async def test_who_would_not_be_let_in_is_not_current(door: Door) -> None:
-    """Whoever comes from a replica with another config: without a key, with one of its own, with a token."""
+    """Clients may come from a replica with another config: without a key, with their own, with a token."""
     ann = await door.access.admit(request(door.key("ann"), **NAMED))
     assert isinstance(ann, Principal)
     bob = Principal(kind="subject", name="bob", issuer="https://example.com")

@@ -58,7 +58,7 @@ async def test_a_stolen_code_is_worth_nothing_without_the_verifier(gateway: Sign
 
 
 async def test_a_code_that_is_used_twice_revokes_what_it_gave(gateway: SignIns) -> None:
-    """A code is replayed: whoever had it first loses the tokens, too (RFC 6749, section 4.1.2)."""
+    """A code is replayed: its first user also loses the tokens (RFC 6749, section 4.1.2)."""
     client = await gateway.registered()
     code = await client.code()
     tokens = (await client.exchange(code)).json()
@@ -210,7 +210,7 @@ async def test_a_client_cannot_register_an_unsafe_redirect(uri: str, gateway: Si
 
 
 async def test_the_gateway_is_no_open_redirector(gateway: SignIns) -> None:
-    """A client that nobody registered gets no redirect, whatever it asks for."""
+    """A client that nobody registered gets no redirect for any request."""
     client = await gateway.registered()
     for client_id in ("", "unknown", f"{client.id}x", client.id.replace("tbc_", "tbc_A"), "https://"):
         client.id = client_id
@@ -414,7 +414,7 @@ async def test_two_people_with_one_client_stay_apart(gateway: SignIns) -> None:
 
 
 async def test_no_log_has_a_code_or_a_token(gateway: SignIns, caplog: pytest.LogCaptureFixture) -> None:
-    """Codes, tokens and secrets are in no log line, also when something is refused."""
+    """Codes, tokens and secrets are in no log line, even after a refusal."""
     caplog.set_level("DEBUG")
     client = await gateway.registered(token_endpoint_auth_method="client_secret_post")
     code = await client.code()

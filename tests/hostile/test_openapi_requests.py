@@ -44,7 +44,7 @@ def test_an_argument_that_climbs_out_of_its_path_segment(value: Any) -> None:
     "value", ["a?x=1", "a#b", "a/b", "a%2Fb", "//evil.example", "@evil.example", "a;b=c"]
 )
 def test_an_argument_that_would_end_its_path_segment(value: str) -> None:
-    """What it contains is encoded, so that it stays one segment of the same path."""
+    """Its content is encoded, so that it stays one segment of the same path."""
     for style in STYLES:
         one = operation("/users/{color}/posts", parameter("path", style))
         url = build(one, {"color": value}).url

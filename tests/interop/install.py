@@ -1,9 +1,9 @@
-"""Install what others wrote for the tests below `.interop/`, all pinned.
+"""Install other people's programs for the tests below `.interop/`, all pinned.
 
 MCP servers and clients, the conformance suite, an authorization server, and a browser to sign in with.
 
-Safe to run again: what is there already is left alone. Uses the standard library only,
-because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
+Safe to run again: existing installations are left alone. Uses the standard library only, because `make` may
+run it with any Python. The start commands are in `servers.py`, beside this file.
 """
 
 import platform
@@ -61,7 +61,7 @@ NPM = {
     "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
 AGENTS = ("gemini", "claude", "codex")
-"""Not for every platform: if one cannot be installed, its tests are skipped, with the reason."""
+"""Agents that not every platform has: if one cannot be installed, its tests are skipped, with the reason."""
 
 
 def run(*command: str | Path) -> None:
@@ -118,7 +118,7 @@ def unpack_browser(folder: Path) -> None:
 
 
 def install(name: str) -> str | None:
-    """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
+    """Install one entry unless its stamp marks it as installed; returns the problem, if there is one."""
     folder = INTEROP / name
     pins = (PYPI | FILES | NPM)[name]
     stamp = folder / ".installed"

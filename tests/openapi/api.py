@@ -21,7 +21,7 @@ class Received:
     target: str
     headers: dict[str, str]
     names: tuple[str, ...]
-    """The names of all headers, also of those that came twice."""
+    """The names of all headers, including repeated ones."""
     body: bytes
 
 
@@ -34,7 +34,7 @@ async def answer_plain(writer: asyncio.StreamWriter, request: Received) -> None:
 
 
 def http_response(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
-    """The bytes of a response; its content type is that of JSON, unless a header says otherwise."""
+    """The bytes of a response; its content type is JSON, unless a header sets another one."""
     kind = (
         ()
         if any(h.lower().startswith("content-type:") for h in headers)

@@ -196,7 +196,7 @@ def prepare_streams() -> None:
 
 
 def discard_unwritable(stream: TextIO) -> None:
-    """Discard what cannot be written: the disk is full, or the reader is gone."""
+    """Discard unwritable output: the disk is full, or the reader is gone."""
     try:
         stream.flush()
     except (OSError, ValueError):

@@ -35,7 +35,7 @@ class PageRequest:
     """The session of the browser: an opaque name, the same for all its requests."""
     query: Fields = field(default_factory=Fields)
     form: Fields = field(default_factory=Fields)
-    """Of an action."""
+    """The form of an action."""
     apps: AppPlace = field(default_factory=AppPlace)
     """The place of apps for the browser."""
     notice: Notice | None = None

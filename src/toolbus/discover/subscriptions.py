@@ -1,7 +1,7 @@
 """Subscriptions to resources, in both eras; they survive a lost connection.
 
-In the legacy era each subscription is a request. In the modern era a stream names all of them when it is
-opened: to add one, a new stream is opened before the old one is closed, so that no change is missed.
+In the legacy era each subscription is a request. In the modern era, a stream names all of them when it is
+opened. To add one, a new stream is opened before the old one is closed, so that no change is missed.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Subscriptions:
             del self._by_uri[uri]
 
     def emit_updated(self, uri: str) -> None:
-        """Emit that a resource changed, to those who subscribe to it or to a parent of it."""
+        """Emit that a resource changed, to the subscribers of it and of its parents."""
         event = ResourceUpdated(server=self._server, uri=uri)
         wanted = (emit for parent in within(uri, self._by_uri) for emit in self._by_uri[parent])
         for emit in dict.fromkeys(wanted):

@@ -305,7 +305,7 @@ class Discovery:
         return changed
 
     def _report(self, kinds: set[ListKind]) -> None:
-        """Emit that these lists were made anew."""
+        """Emit that these lists have changed."""
         names = {"resources" if kind in ("templates", "skills") else kind for kind in kinds}
         for kind in _CHANGING:
             if kind in names:
@@ -401,7 +401,7 @@ class Expiry:
 
     def __init__(self) -> None:
         self.begun: dict[ListKind, float] = {}
-        """When each was requested last."""
+        """The time when each was requested last."""
         self._listed: dict[ListKind, float] = {}
         self._until: dict[ListKind, float] = {}
         """Until when each is fresh, if the server says so."""

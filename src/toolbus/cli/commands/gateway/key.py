@@ -55,7 +55,7 @@ def add(
             "--user",
             metavar="USER",
             show_default=False,
-            help="Whose logins and secrets its calls use; default: those of the config.",
+            help="The user whose logins and secrets its calls use; default: the config's own.",
         ),
     ] = "",
     expires: Annotated[
@@ -105,7 +105,7 @@ def invite(
             "--user",
             metavar="USER",
             show_default=False,
-            help="Whose logins and secrets the calls use; default: NAME.",
+            help="The user whose logins and secrets the calls use; default: NAME.",
         ),
     ] = "",
     expires: Annotated[
