@@ -40,6 +40,8 @@ NPM = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ],
+    # An app (MCP Apps) of the authors of that extension.
+    "apps": ["@modelcontextprotocol/server-basic-vanillajs@2.0.3"],
     "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12"],
     # Clients of the gateway: both versions of the TypeScript SDK, and the Inspector.
     "clients": [
