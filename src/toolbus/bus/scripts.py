@@ -4,20 +4,21 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolbus.bus.catalog.tool_search import library_of
 from toolbus.code.check import forgotten_awaits, judged
 from toolbus.code.journal import JournalEntry
-from toolbus.code.stubs import Library, Stub, joined, stub
+from toolbus.code.stubs import Library, Stub, joined, stub, value_types
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.interactions import Interactions, routing_of
+from toolbus.core.ask.interactions import Interactions, PeopleTime, routing_of
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallDenied, LoginRequired, ToolNotFound
-from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.core.values.records import JSON, JSONObject, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import SearchHit
 from toolbus.state.seal import SharedSeal
 
@@ -66,6 +67,30 @@ class ScriptCalls(Protocol):
     def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptJob:
+    """A script, what it is given, and what becomes of its result."""
+
+    text: str
+    file: str = "script.py"
+    """Its name in messages."""
+    inputs: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    """Its global variables."""
+    types: str = ""
+    """The types of these; by default those of the values."""
+    tool: str = ""
+    """The tool that it is, `server/tool`; empty for any other script."""
+    output: JSONObject | None = None
+    """The schema of what a tool returns."""
+    people: PeopleTime | None = None
+    """The time in which people are asked, which does not count for its timeout."""
+
+    @property
+    def given(self) -> str:
+        """The types of its variables, as stubs."""
+        return self.types or value_types(self.inputs)
+
+
 class Scripts:
     """The scripts of one view."""
 
@@ -107,15 +132,19 @@ class Scripts:
         self, script: str, inputs: Mapping[str, JSON] | None = None
     ) -> tuple[str | None, tuple[str, ...]]:
         """As `check`, and what else the type checker notes, which may work."""
+        return await self.examine_job(ScriptJob(text=script, inputs=inputs or {}))
+
+    async def examine_job(self, job: ScriptJob) -> tuple[str | None, tuple[str, ...]]:
+        """As `examine`, for a script that may be a tool."""
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
 
-        if (problem := self._refused(script)) is not None:
+        if (problem := self._refused(job.text)) is not None:
             return problem, ()
-        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
+        checked = await self._checked(job)
         while not checked.refusals and not checked.is_judged:
-            async with ScriptSandbox(self.limits) as box:
+            async with ScriptSandbox(self.limits, job.file) as box:
                 try:
-                    await box.check(script, joined(checked.stubs.values(), inputs))
+                    await box.check(job.text, joined(checked.stubs.values(), job.given))
                     return None, ()
                 except ScriptError as error:
                     if not await self._goes_on(checked, error):
@@ -137,25 +166,32 @@ class Scripts:
 
         `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
         """
+        job = ScriptJob(text=script, inputs=dict(inputs or {}))
+        return await self.run_job(job, timeout=timeout, on_input=on_input, on_progress=on_progress)
+
+    async def run_job(
+        self, job: ScriptJob, *, timeout: float | None, on_input: OnInput, on_progress: Progress | None
+    ) -> ToolResult:
+        """As `run`, for a script that may be a tool."""
         from toolbus.code.outcome import failed
         from toolbus.code.run import ScriptRun
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
 
-        if (problem := self._refused(script)) is not None:
+        if (problem := self._refused(job.text)) is not None:
             return failed(problem, "", [], self.limits.output)
-        given = dict(inputs or {})
-        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
+        checked = await self._checked(job)
         if checked.refusals:
             return failed(f"{_HEADS['types']}:\n{checked.refusals}", "", [], self.limits.output)
         tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
         while True:
-            async with ScriptSandbox(self.limits) as box:
-                run = ScriptRun(box, script, checked.stubs, tools, self.limits.calls)
-                types = "" if checked.is_judged else joined(checked.stubs.values(), given)
+            async with ScriptSandbox(self.limits, job.file) as box:
+                run = ScriptRun(box, job.text, checked.stubs, tools, self.limits.calls)
+                run.tool = job.tool
+                types = "" if checked.is_judged else joined(checked.stubs.values(), job.given)
                 try:
-                    async with _time_limit(timeout):
-                        end = await run.drive(await box.start(script, types, given))
-                    return self._result(end, run, box)
+                    async with _time_limit(timeout, job.people):
+                        end = await run.drive(await box.start(job.text, types, job.inputs))
+                    return self._result(end, run, box, job)
                 except ScriptError as error:
                     if not await self._goes_on(checked, error):
                         return self._failed(error, box.printed, run.calls, checked)
@@ -177,6 +213,28 @@ class Scripts:
         on_progress: Progress | None = None,
     ) -> ToolResult:
         """Go on with a suspended script; it can be resumed once."""
+        job = ScriptJob(text="")
+        return await self.resume_job(
+            job, pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
+        )
+
+    def tool_of(self, pending: Pending) -> str:
+        """The tool that a suspended script is, `server/tool`; empty for any other script."""
+        from toolbus.code.suspended import opened
+
+        return opened(pending.script or "", self._view.caller.user, self._shared()).tool
+
+    async def resume_job(
+        self,
+        job: ScriptJob,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None,
+        *,
+        timeout: float | None,
+        on_input: OnInput,
+        on_progress: Progress | None,
+    ) -> ToolResult:
+        """As `resume`, for a script that may be a tool."""
         from toolbus.code.run import ScriptRun
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
         from toolbus.code.suspended import opened
@@ -186,23 +244,28 @@ class Scripts:
         stubs = await self._resumed_stubs(saved.tools)
         tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
         await saved.take(self._shared())
-        async with ScriptSandbox(self.limits) as box:
+        async with ScriptSandbox(self.limits, job.file) as box:
             box.printed = saved.printed
             run = ScriptRun(box, saved.script, stubs, tools, self.limits.calls)
+            run.tool = saved.tool
             try:
-                async with _time_limit(timeout):
+                async with _time_limit(timeout, job.people):
                     turn = await box.load(saved.snapshot)
                     end = await run.continue_(saved, answers, turn)
-                return self._result(end, run, box)
+                return self._result(end, run, box, job)
             except ScriptError as error:
                 return self._failed(error, box.printed, run.calls)
 
     # Results
 
-    def _result(self, end: "SandboxResult | SuspendedScript", run: "ScriptRun", box: Any) -> ToolResult:
-        from toolbus.code.outcome import finished, suspended
+    def _result(
+        self, end: "SandboxResult | SuspendedScript", run: "ScriptRun", box: Any, job: ScriptJob
+    ) -> ToolResult:
+        from toolbus.code.outcome import finished, returned, suspended
         from toolbus.code.sandbox import SandboxResult
 
+        if isinstance(end, SandboxResult) and run.tool:
+            return returned(end.value, box.printed, job.output, self.limits.output)
         if isinstance(end, SandboxResult):
             return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
         return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
@@ -221,6 +284,11 @@ class Scripts:
         is_refused = error.kind == "types"
         text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
         return "\n".join(part for part in (text, checked.findings.as_notes) if part)
+
+    async def _checked(self, job: ScriptJob) -> "_CheckedScript":
+        """The script with the stubs of the tools that it names; a variable hides a tool of the same name."""
+        found = await asyncio.to_thread(self.library().stubs, job.text)
+        return _CheckedScript(job.text, {name: one for name, one in found.items() if name not in job.inputs})
 
     def _refused(self, script: str) -> str | None:
         if not isinstance(script, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # models may pass anything
@@ -353,15 +421,32 @@ class ViewTools:
 
 
 @asynccontextmanager
-async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
-    """Raise `ScriptError` after so many seconds."""
+async def _time_limit(seconds: float | None, people: PeopleTime | None = None) -> AsyncGenerator[None]:
+    """Raise `ScriptError` after so many seconds, in which no person was asked."""
     from toolbus.code.sandbox import ScriptError
 
+    loop = asyncio.get_running_loop()
+    began, asked = loop.time(), 0.0 if people is None else people.seconds
+
+    def check() -> None:
+        waited = 0.0 if people is None else people.seconds - asked
+        now = loop.time()
+        if (left := began + (seconds or 0.0) + waited - now) > 0:
+            timers.append(loop.call_later(left, check))
+        else:
+            limit.reschedule(now)
+
+    timers: list[asyncio.TimerHandle] = []
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(None) as limit:
+            if seconds is not None:
+                timers.append(loop.call_later(seconds, check))
             yield
     except TimeoutError:
         raise ScriptError("limit", f"the script took longer than {seconds:g} s") from None
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 _HEADS = {

@@ -76,10 +76,18 @@ class TaskHandle:
         return f"TaskHandle({self.id!r})"
 
 
+def is_begun(pending: Pending) -> bool:
+    """Whether a suspended call goes on; one that was not approved yet is made, its server knows nothing of it.
+
+    In a script it is a step that waits for approval: the script has begun.
+    """
+    return pending.call is None or pending.script is not None
+
+
 def given_approval(resumed: Resumed) -> Approval | None:
     """What a person answered to the question whether the call is approved, now or before."""
     pending = resumed.pending
-    if pending.call is not None:
+    if not is_begun(pending):
         given = resumed.answers.get(QUESTION)
         if given is None:
             raise ValueError("the call waits for approval, but the question is missing")

@@ -11,7 +11,17 @@ from typing import Any, cast
 from toolbus.code.journal import JournalEntry, as_json, described
 from toolbus.core.text.text import cleaned, cleaned_json
 from toolbus.core.values.elicitation import Pending
-from toolbus.core.values.records import JSON, Audio, Budget, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.values.records import (
+    JSON,
+    Audio,
+    Budget,
+    Embedded,
+    Image,
+    JSONObject,
+    ResourceLink,
+    Text,
+    ToolResult,
+)
 from toolbus.shape.budget import character_limit, fitted
 
 _DEEPEST = 100
@@ -97,6 +107,29 @@ def finished(value: Any, printed: str, lost: int, calls: list[JournalEntry], tok
     # A value that is too much for a model is not sent beside the text; programs have `value`.
     structured = {"value": plain if within is text else None, **facts}
     return ToolResult(content=(Text(text=within),), structured=structured, value=value)
+
+
+def returned(value: Any, printed: str, schema: JSONObject | None, tokens: int) -> ToolResult:
+    """The result of a script that is a tool: the value of its last expression, or else what it printed."""
+    plain = cleaned_json(shown(value))
+    if schema is not None and (problem := _misfit(plain, schema)) is not None:
+        return ToolResult.failure(f"the script returned something else than its output schema says: {problem}")
+    if plain is None:
+        return ToolResult(content=(Text(text=within_budget(cleaned(printed).rstrip(), tokens)),))
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    structured = plain if isinstance(plain, dict) else None
+    return ToolResult(content=(Text(text=text),), structured=structured)
+
+
+def _misfit(value: JSON, schema: JSONObject) -> str | None:
+    """Why a value does not fit its schema."""
+    from toolbus.schema.validator import InvalidSchema, Validator
+
+    try:
+        validator = Validator(dict(schema))
+    except InvalidSchema as error:
+        return f"the schema is invalid: {error}"
+    return None if validator.accepts(value) else validator.explanation(value) or "it does not fit"
 
 
 def failed(error: str, printed: str, calls: list[JournalEntry], tokens: int) -> ToolResult:

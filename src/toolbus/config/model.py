@@ -40,6 +40,7 @@ from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.quotas import QUOTAS_EXPECTED, CallQuotas
 from toolbus.config.settings.sandbox import SandboxSetting
+from toolbus.config.settings.script_tools import ScriptEntry, check_names
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
 from toolbus.config.settings.stations import StationEntries, StationEntry
@@ -346,6 +347,7 @@ class BusConfig(ConfigModel):
         "quotas": QUOTAS_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
         "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
+        "tools": "expected a mapping of names to {script: FILE, description: ..., input: {...}}",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
     }
     _keeps_null = True
@@ -388,6 +390,8 @@ class BusConfig(ConfigModel):
     """Globs on public tool names, or on `server/tool`: tools that are shown in every mode."""
     roots: Texts = ()
     """Folders to expose to servers as roots; relative to the config's folder."""
+    tools: dict[str, ScriptEntry] = {}
+    """Scripts that are offered as tools, by name; their steps may call tools that a model does not see."""
     context: Annotated[tuple[ContextSource, ...], Strict(False)] = ()
     """Resources to put into an agent's context."""
     context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST)
@@ -540,6 +544,7 @@ class BusConfig(ConfigModel):
             check_alias(alias)
         if self.policy:
             check_aliases(self.servers, Location())
+        check_names(self.tools)
         for name in self.profiles:
             if problem := view_name_problem(name):
                 raise Location().error(problem, f"profiles.{name}")

@@ -17,6 +17,7 @@ from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth
 from toolbus.config.settings.override import ToolOverride
+from toolbus.config.settings.script_tools import has_scripts
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -48,6 +49,7 @@ def review(config: BusConfig) -> dict[str, JSON]:
         # The user's own servers need no review; what another layer may change of them is not dangerous.
         alias: reviewed.facts(server) if server.folder is None else {"from": str(server.file)}
         for alias, server in config.servers.items()
+        if not has_scripts(server.server)
     }
 
 

@@ -2,13 +2,14 @@
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
 depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
-that nobody acts on: of `_meta`, only `ui` and `ui/visibility` count.
+that nobody acts on: of `_meta`, only `ui`, `ui/visibility` and the digest of a script count.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
+from toolbus.config.scripts import DIGEST
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
 from toolbus.core.values.apps import FLAT_VISIBILITY
@@ -28,6 +29,7 @@ from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
 Kind: TypeAlias = Literal["tools", "prompts", "templates", "skills"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "templates", "skills")
+_LOCKED_META = ("ui", FLAT_VISIBILITY, DIGEST)
 _SETS = ("required", "enum", "type")
 """Keywords of JSON Schema whose list is a set."""
 _TEXTS = ("title", "description")
@@ -170,7 +172,7 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 
 def locked_meta(meta: JSON) -> dict[str, JSON]:
     """The part of the `_meta` of a tool that a lock covers."""
-    return {key: value for key, value in entries_of(meta).items() if key in ("ui", FLAT_VISIBILITY)}
+    return {key: value for key, value in entries_of(meta).items() if key in _LOCKED_META}
 
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from toolbus.bus.engine.eras import SecondLink, Server, legacy_config
 from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
+from toolbus.bus.rules.script_server import ScriptServer, script_server
 from toolbus.call.routes import ServerRequests
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.scripts import ScriptCode
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Event, StateChanged
@@ -26,6 +28,7 @@ from toolbus.telemetry.observer import BusTelemetry
 if TYPE_CHECKING:
     from toolbus.connect.link import Link
     from toolbus.connect.opening.attempt import EarlyStart
+    from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
@@ -66,6 +69,10 @@ class ServersOwner(Protocol):
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of one of its own links."""
+        ...
+
+    async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult:
+        """Run a script that is a tool."""
         ...
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
@@ -350,7 +357,9 @@ class Servers:
         tracing = owner.telemetry.tracing(alias)
         discovery = Discovery(alias, changed, take, tracing)
         link = Link(config, identity, discovery, tracing.following(emit), interactions, owner.admit, early)
-        server = Server(link, discovery, LinkRequests(link))
+        scripts = script_server(config)
+        requests = LinkRequests(link) if scripts is None else self._script_requests(link, scripts)
+        server = Server(link, discovery, requests)
         if second is not None or config.era != "auto":
             return server
 
@@ -358,6 +367,11 @@ class Servers:
             return self._linked(legacy_config(config), identity, link.handler.interactions, second)
 
         return replace(server, second=owner.second_link(server, build))
+
+    def _script_requests(self, link: "Link", scripts: ScriptServer) -> "LinkRequests":
+        from toolbus.bus.engine.script_requests import ScriptRequests
+
+        return ScriptRequests(link, scripts, self._owner.run_script)
 
     def install(
         self,

@@ -22,6 +22,16 @@ Names: TypeAlias = Sequence[str] | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSteps:
+    """What makes a scope that of the steps of a script, which is a tool."""
+
+    during: int
+    """The `id` of the call of the script."""
+    uses: tuple[str, ...] | None
+    """Patterns of the tools that its steps may call; None for every tool in the catalog of the bus."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """A part of a bus; by default all of it, for a plain program."""
 
@@ -37,6 +47,8 @@ class Scope:
     """How its tools are shown to a model; None as the config says."""
     always: tuple[str, ...] | None = None
     """Patterns of tools that are shown in every mode; None as the config says."""
+    steps: ScriptSteps | None = None
+    """Set for the steps of a script: its owner decides what they may call."""
 
     @property
     def is_whole(self) -> bool:
@@ -44,9 +56,14 @@ class Scope:
         return self.servers is None and not self.has_patterns and not self.policies
 
     @property
+    def during(self) -> int | None:
+        """The `id` of the call that causes its operations, if there is one."""
+        return None if self.steps is None else self.steps.during
+
+    @property
     def has_patterns(self) -> bool:
         """Whether it names tools, and not only servers."""
-        return bool(self.patterns or self.excluded)
+        return bool(self.patterns or self.excluded or (self.steps and self.steps.uses is not None))
 
     def narrowed(
         self,
@@ -75,6 +92,9 @@ class Scope:
         """The same, inside of the scope of the bus."""
         if bus is WHOLE:
             return self
+        if self.steps is not None:  # not the tools of a profile, but its rules
+            more = tuple(layer for layer in self.policies if layer not in bus.policies)
+            return replace(self, policies=bus.policies + more)
         return replace(
             self,
             patterns=bus.patterns + self.patterns,
@@ -115,6 +135,7 @@ class Scope:
         return (
             (origin.server == OWN or self.has_server(origin.server))
             and all(_matches(spec, group) for group in self.patterns)
+            and (self.steps is None or self.steps.uses is None or _matches(spec, self.steps.uses))
             and not _matches(spec, self.excluded)
         )
 
@@ -128,7 +149,8 @@ class Scope:
             return whole
         # The whole record but for what is named here, so that no field can be forgotten: a field more than
         # needed costs another part, one less would show the tools of another view.
-        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None))
+        steps = None if self.steps is None else replace(self.steps, during=0)
+        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None, steps=steps))
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
         """A filter for the events of this scope; `catalog` returns its current catalog."""

@@ -18,6 +18,7 @@ from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.auth import SECRET_KEYS
+from toolbus.config.settings.script_tools import has_scripts
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON
 
@@ -95,6 +96,7 @@ async def _config_json(config: BusConfig, expanded: bool) -> JSON:
     servers = {
         alias: await _expanded(server, secrets) if expanded else _as_written(server)
         for alias, server in config.servers.items()
+        if not has_scripts(server.server)
     }
     others = config.model_dump(
         mode="json", exclude_defaults=True, exclude={"file", "folder", "naming", "servers"}

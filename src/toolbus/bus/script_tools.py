@@ -1,0 +1,89 @@
+"""Scripts of a config as tools: the requests of their server, whose calls the bus makes itself.
+
+A script's steps are calls of the bus for the same caller: they take the path of every operation, and name the
+call of the tool as the one that caused them. Its owner decides what they may call, not the view that offers
+the tool.
+"""
+
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, cast
+
+from toolbus.bus.engine.tenant import Tenant
+from toolbus.bus.rules.scope import Scope, ScriptSteps
+from toolbus.bus.scripts import ScriptJob
+from toolbus.bus.view import View
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.records import Text, ToolResult
+from toolbus.policy.layers import layers_of
+
+if TYPE_CHECKING:
+    from toolbus.config.scripts import ScriptCode
+
+DEEPEST = 5
+"""How many scripts may call each other, one in another."""
+
+
+class ScriptRunner:
+    """Runs the scripts that are tools of one bus."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, tuple[str, ...]] = {}
+        """The names of the scripts in which each call runs, its own last, by the id of the call."""
+
+    async def __call__(self, operation: Operation, code: "ScriptCode") -> ToolResult:
+        """Run a script, or go on with it if it was suspended."""
+        outer = self._running.get(operation.during or 0, ())
+        chain = (*outer, code.name)
+        if len(chain) > DEEPEST:
+            problem = f"{' > '.join(chain)}: scripts may call each other {DEEPEST} deep"
+            return ToolResult.failure(problem, code.name, sent=False)
+        self._running[operation.id] = chain
+        try:
+            return _shown(operation, await self._run(operation, code))
+        finally:
+            del self._running[operation.id]
+
+    async def _run(self, operation: Operation, code: "ScriptCode") -> ToolResult:
+        from toolbus.code.stubs import argument_types, argument_values
+
+        schema = code.entry.input_schema
+        job = ScriptJob(
+            text=code.text,
+            file=PurePath(code.entry.script).name,
+            inputs=argument_values(schema, operation.arguments),
+            types=argument_types(schema),
+            tool=str(operation.spec.origin),
+            output=code.entry.output_schema,
+            people=operation.people,
+        )
+        scripts = _steps(operation, code).scripts
+        timeout = code.entry.timeout if operation.timeout is None else operation.timeout
+        on_input, on_progress = operation.on_input, operation.on_progress
+        if (resumed := operation.resumed) is None:
+            return await scripts.run_job(job, timeout=timeout, on_input=on_input, on_progress=on_progress)
+        return await scripts.resume_job(
+            job,
+            resumed.pending,
+            resumed.answers,
+            timeout=timeout,
+            on_input=on_input,
+            on_progress=on_progress,
+        )
+
+
+def _steps(operation: Operation, code: "ScriptCode") -> View:
+    """The view of the steps of a script: for the same caller, and within the same policies."""
+    steps = ScriptSteps(during=operation.id, uses=code.entry.uses)
+    scope = Scope(caller=operation.caller, policies=layers_of(operation.policies), steps=steps)
+    return View(cast("Tenant", operation.tenant), scope)
+
+
+def _shown(operation: Operation, result: ToolResult) -> ToolResult:
+    """The result for a caller; an error if a question waits that a client cannot show."""
+    if result.is_error:
+        return replace(result, structured=None)  # it would have to fit the output schema
+    if result.pending is None or operation.forwarding is None or operation.on_input == "suspend":
+        return result
+    problem = f"the script was stopped: {result.pending}; this client cannot show the question"
+    return replace(result, content=(Text(text=problem),), is_error=True, pending=None)
