@@ -23,7 +23,11 @@ rows = await ledger_rows(count=count)
 SCRIPT = {
     "script": "keep.py",
     "description": "Keeps some lines.",
-    "input": {"lines": ["string"], "prefix": {"type": "string", "default": "> "}, "count": "optional integer"},
+    "input": {
+        "lines": ["string"],
+        "prefix": {"type": "string", "default": "> "},
+        "count": "optional integer",
+    },
 }
 
 
@@ -67,7 +71,10 @@ async def test_a_script_is_a_tool_with_typed_arguments_and_a_structured_result(t
 
 
 async def test_a_mistake_names_the_line_of_the_script_and_the_step(tmp_path: Path) -> None:
-    scripts = {"typo": 'await ledger_wrte(line="x")', "fails": 'await ledger_write(line="x")\nawait ledger_fail()'}
+    scripts = {
+        "typo": 'await ledger_wrte(line="x")',
+        "fails": 'await ledger_write(line="x")\nawait ledger_fail()',
+    }
     async with Toolbus(saved(tmp_path, scripts)) as bus:
         typo, fails = await bus.call("typo"), await bus.call("fails")
     assert "typo.py:1:7" in typo.text
@@ -134,7 +141,9 @@ async def test_the_trail_has_the_tool_and_its_steps_which_name_it_and_its_user(t
         assert {one["user"] for one in steps} == {user}
 
 
-async def test_a_step_that_needs_approval_suspends_the_call_and_another_process_goes_on(tmp_path: Path) -> None:
+async def test_a_step_that_needs_approval_suspends_the_call_and_another_bus_goes_on(
+    tmp_path: Path,
+) -> None:
     file = keeping(tmp_path, policy=ASK)
     async with Toolbus(file) as bus:
         first = (await bus.call("keep", {"lines": ["a", "b"]})).pending
@@ -188,7 +197,7 @@ async def test_a_name_that_another_tool_has_stays_with_that_tool(tmp_path: Path)
 
 async def test_the_lock_holds_a_script_that_has_changed(tmp_path: Path) -> None:
     file = saved(tmp_path, {"one": "1", "two": "2"})
-    done = await asyncio.to_thread(toolbus, "lock", "--yes", folder=tmp_path)
+    done = await asyncio.to_thread(toolbus, "--config", str(file), "lock", "--yes", folder=tmp_path)
     assert "tools/one" in done.stdout, done.stderr
     (tmp_path / "one.py").write_text("3")
     async with Toolbus(file) as bus:

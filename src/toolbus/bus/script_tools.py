@@ -1,17 +1,18 @@
 """Scripts of a config as tools: the requests of their server, whose calls the bus makes itself.
 
-A script's steps are calls of the bus for the same caller: they take the path of every operation, and name the
-call of the tool as the one that caused them. Its owner decides what they may call, not the view that offers
-the tool.
+The steps of a script are calls for the same caller. They take the path of every operation, and name the call
+of the tool as their cause. The owner of the script decides which tools they may call, whatever the view is.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope, ScriptSteps
-from toolbus.bus.scripts import ScriptJob
+from toolbus.bus.script_jobs import ScriptJob, ScriptJobs
 from toolbus.bus.view import View
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import Text, ToolResult
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from toolbus.config.scripts import ScriptCode
 
 DEEPEST = 5
-"""How many scripts may call each other, one in another."""
+"""The most scripts that may run one in another."""
+_jobs_of: Callable[[View], ScriptJobs] = attrgetter("_jobs")
 
 
 class ScriptRunner:
@@ -57,12 +59,12 @@ class ScriptRunner:
             output=code.entry.output_schema,
             people=operation.people,
         )
-        scripts = _steps(operation, code).scripts
+        jobs = _jobs_of(_steps(operation, code))
         timeout = code.entry.timeout if operation.timeout is None else operation.timeout
         on_input, on_progress = operation.on_input, operation.on_progress
         if (resumed := operation.resumed) is None:
-            return await scripts.run_job(job, timeout=timeout, on_input=on_input, on_progress=on_progress)
-        return await scripts.resume_job(
+            return await jobs.run(job, timeout=timeout, on_input=on_input, on_progress=on_progress)
+        return await jobs.resume(
             job,
             resumed.pending,
             resumed.answers,

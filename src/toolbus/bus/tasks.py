@@ -77,9 +77,9 @@ class TaskHandle:
 
 
 def is_begun(pending: Pending) -> bool:
-    """Whether a suspended call goes on; one that was not approved yet is made, its server knows nothing of it.
+    """Whether its server knows of a suspended call, which it does not before a person has approved it.
 
-    In a script it is a step that waits for approval: the script has begun.
+    If a step of a script waits for approval, the script has begun.
     """
     return pending.call is None or pending.script is not None
 
@@ -87,7 +87,7 @@ def is_begun(pending: Pending) -> bool:
 def given_approval(resumed: Resumed) -> Approval | None:
     """What a person answered to the question whether the call is approved, now or before."""
     pending = resumed.pending
-    if not is_begun(pending):
+    if pending.call is not None and not is_begun(pending):
         given = resumed.answers.get(QUESTION)
         if given is None:
             raise ValueError("the call waits for approval, but the question is missing")

@@ -18,6 +18,7 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
+from toolbus.bus.script_jobs import ScriptJobs
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval, is_begun
 from toolbus.call import Operation
@@ -80,7 +81,8 @@ class View:
         self._calls = ViewCalls(self, tenant, scope_now, self._lookup, catalog_now)
         self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
-        self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)
+        self._jobs = ScriptJobs(self, self._calls, tenant.interactions, lambda: enforcement.shared)
+        self.scripts = Scripts(self._jobs)
         """Scripts that call its tools."""
 
     @property
@@ -300,7 +302,7 @@ class View:
         """Continue a suspended call, also in another process; answers by key, or one for its only one."""
         check_call(on_input, timeout=timeout)
         tool = f"{pending.server}/{pending.tool}"
-        if pending.script is not None and not (tool := self.scripts.tool_of(pending)):
+        if pending.script is not None and not (tool := self._jobs.tool_of(pending)):
             return await self.scripts.resume(
                 pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
             )

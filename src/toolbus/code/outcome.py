@@ -22,6 +22,7 @@ from toolbus.core.values.records import (
     Text,
     ToolResult,
 )
+from toolbus.schema.values import is_object
 from toolbus.shape.budget import character_limit, fitted
 
 _DEEPEST = 100
@@ -113,16 +114,15 @@ def returned(value: Any, printed: str, schema: JSONObject | None, tokens: int) -
     """The result of a script that is a tool: the value of its last expression, or else what it printed."""
     plain = cleaned_json(shown(value))
     if schema is not None and (problem := _misfit(plain, schema)) is not None:
-        return ToolResult.failure(f"the script returned something else than its output schema says: {problem}")
+        return ToolResult.failure(f"the result of the script does not fit its output schema: {problem}")
     if plain is None:
         return ToolResult(content=(Text(text=within_budget(cleaned(printed).rstrip(), tokens)),))
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-    structured = plain if isinstance(plain, dict) else None
-    return ToolResult(content=(Text(text=text),), structured=structured)
+    return ToolResult(content=(Text(text=text),), structured=plain if is_object(plain) else None)
 
 
 def _misfit(value: JSON, schema: JSONObject) -> str | None:
-    """Why a value does not fit its schema."""
+    """The reason why a value does not fit its schema; None if it does."""
     from toolbus.schema.validator import InvalidSchema, Validator
 
     try:

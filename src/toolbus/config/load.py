@@ -215,7 +215,8 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     with mistakes.collected():
         enabled = location.names(settings.pop("enabled_servers", aliases), "enabled_servers")
         _known_servers(enabled, aliases, "enabled_servers", location)
-        wanted = [alias for alias in aliases if alias in enabled or (alias == SCRIPTS and settings.get("tools"))]
+        enabled = {*enabled, SCRIPTS} if settings.get("tools") else enabled
+        wanted = [alias for alias in aliases if alias in enabled]
     try:
         settings, notes = BusConfig.renamed(settings)
         bus = BusConfig(**settings)
@@ -246,7 +247,7 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
 
 
 def _entry_of(tools: Mapping[str, ScriptEntry]) -> JSON:
-    """The scripts of a config as one server, last in the order: a name that another tool has stays its own."""
+    """The scripts of a config as one server; it is the last one, so no tool of another one is renamed."""
     scripts = ScriptEntries(tuple(tools.items()))
     return {"server": scripts, "prefix": "", "trust_annotations": True, "era": "modern"}
 

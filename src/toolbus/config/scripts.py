@@ -1,4 +1,4 @@
-"""The files behind the `tools` of a config: scripts, read once. What is reviewed and locked is what runs."""
+"""The files behind the `tools` of a config: scripts, each read once to be reviewed, locked and run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class ScriptCode:
 
 
 def script_codes(config: "BusConfig") -> tuple[dict[str, ScriptCode], dict[str, ConfigError]]:
-    """The scripts of a config by name, and why others cannot be used."""
+    """The scripts of a config by name, and the mistakes of others."""
     found: dict[str, ScriptCode] = {}
     mistakes: dict[str, ConfigError] = {}
     for name, entry in config.tools.items():
@@ -66,7 +66,7 @@ def script_codes(config: "BusConfig") -> tuple[dict[str, ScriptCode], dict[str, 
 
 
 def script_facts(config: "BusConfig") -> list[JSON]:
-    """The scripts of a config for a person to review, with their text, but for those of the user's own."""
+    """The scripts of a config with their text, for a person to review; none of a config that it extends."""
     found, mistakes = script_codes(config)
     return [
         {
@@ -81,7 +81,7 @@ def script_facts(config: "BusConfig") -> list[JSON]:
 
 
 def script_files(config: "BusConfig") -> Iterator[str]:
-    """The whole paths of the scripts of a config, but for those of the user's own config that it extends."""
+    """The whole paths of the scripts of a config; none of a config that it extends."""
     yield from (entry.path for entry in config.tools.values() if entry.folder == config.folder)
 
 
@@ -93,7 +93,7 @@ def _reviewed(entry: ScriptEntry, config: "BusConfig") -> Mapping[str, bytes | N
 def _text(name: str, entry: ScriptEntry, known: Mapping[str, bytes | None] | None) -> str:
     content = _content(name, entry) if known is None else known.get(entry.path)
     if content is None:
-        problem = "was not there when you reviewed the config, or is outside of its folder; run 'toolbus trust'"
+        problem = "was not there when you reviewed the config; run 'toolbus trust'"
         raise _error(name, entry, f"{entry.script} {problem}")
     try:
         return content.decode("utf-8-sig")

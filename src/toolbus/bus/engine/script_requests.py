@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from toolbus.bus.rules.script_server import ScriptServer
+from toolbus.bus.rules.script_server import ScriptServer, script_server
 from toolbus.config.scripts import ScriptCode
 from toolbus.connect.link import Link
 from toolbus.connect.requests import LinkRequests
@@ -12,6 +12,12 @@ from toolbus.core.values.errors import ToolNotFound
 from toolbus.core.values.records import TaskState, ToolResult
 
 RunScript: TypeAlias = Callable[[Operation, ScriptCode], Awaitable[ToolResult]]
+
+
+def requests_to(link: Link, run_script: RunScript) -> LinkRequests:
+    """The requests to the server of a link, or to the scripts that stand in its place."""
+    scripts = script_server(link.config)
+    return LinkRequests(link) if scripts is None else ScriptRequests(link, scripts, run_script)
 
 
 class ScriptRequests(LinkRequests):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from toolbus.bus.engine.eras import SecondLink, Server, legacy_config
 from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
-from toolbus.bus.rules.script_server import ScriptServer, script_server
 from toolbus.call.routes import ServerRequests
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.scripts import ScriptCode
@@ -28,7 +27,6 @@ from toolbus.telemetry.observer import BusTelemetry
 if TYPE_CHECKING:
     from toolbus.connect.link import Link
     from toolbus.connect.opening.attempt import EarlyStart
-    from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
@@ -71,9 +69,7 @@ class ServersOwner(Protocol):
         """Emit an event of one of its own links."""
         ...
 
-    async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult:
-        """Run a script that is a tool."""
-        ...
+    async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult: ...
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         """Answer a request of one of its own servers."""
@@ -346,8 +342,8 @@ class Servers:
         second: SecondLink | None = None,
     ) -> Server:
         """A server with a link that is not connected yet, or the second link of one."""
+        from toolbus.bus.engine.script_requests import requests_to
         from toolbus.connect.link import Link
-        from toolbus.connect.requests import LinkRequests
         from toolbus.discover import Discovery
 
         alias, owner = config.alias, self._owner
@@ -357,9 +353,7 @@ class Servers:
         tracing = owner.telemetry.tracing(alias)
         discovery = Discovery(alias, changed, take, tracing)
         link = Link(config, identity, discovery, tracing.following(emit), interactions, owner.admit, early)
-        scripts = script_server(config)
-        requests = LinkRequests(link) if scripts is None else self._script_requests(link, scripts)
-        server = Server(link, discovery, requests)
+        server = Server(link, discovery, requests_to(link, owner.run_script))
         if second is not None or config.era != "auto":
             return server
 
@@ -367,11 +361,6 @@ class Servers:
             return self._linked(legacy_config(config), identity, link.handler.interactions, second)
 
         return replace(server, second=owner.second_link(server, build))
-
-    def _script_requests(self, link: "Link", scripts: ScriptServer) -> "LinkRequests":
-        from toolbus.bus.engine.script_requests import ScriptRequests
-
-        return ScriptRequests(link, scripts, self._owner.run_script)
 
     def install(
         self,

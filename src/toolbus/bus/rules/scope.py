@@ -23,7 +23,7 @@ Names: TypeAlias = Sequence[str] | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSteps:
-    """What makes a scope that of the steps of a script, which is a tool."""
+    """The call of a script that is a tool, and the tools that its steps may call."""
 
     during: int
     """The `id` of the call of the script."""
@@ -42,7 +42,7 @@ class Scope:
     excluded: tuple[str, ...] = ()
     """Patterns of tools that are not in it."""
     policies: tuple[Layer, ...] = ()
-    """The policies of the nested views; each decides in addition to that of the bus."""
+    """The policies of the nested views; each decides in addition to the policy of the bus."""
     expose: ExposeMode | None = None
     """How its tools are shown to a model; None as the config says."""
     always: tuple[str, ...] | None = None

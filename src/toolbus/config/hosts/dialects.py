@@ -141,7 +141,8 @@ def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
 
 def _is_setting(key: JSON, value: JSON) -> bool:
     """Whether it is ours and not a server: one named `search` or `profiles` is common."""
-    return key in SETTINGS and (key not in ("search", "extends", "profiles", "hooks", "tools") or _is_ours(key, value))
+    is_common = key in ("search", "extends", "profiles", "hooks", "tools")
+    return key in SETTINGS and (not is_common or _is_ours(str(key), value))
 
 
 def _is_ours(key: str, value: JSON) -> bool:

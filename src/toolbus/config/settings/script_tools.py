@@ -49,7 +49,7 @@ class ScriptEntry(ConfigModel):
     script: Text
     """The Python file, relative to the config's folder."""
     description: Text
-    """What the tool does, for the model."""
+    """The description of the tool, for the model."""
     title: str | None = None
     """The name of the tool for people."""
     input: dict[str, object] = {}
@@ -61,7 +61,7 @@ class ScriptEntry(ConfigModel):
     hints: ToolHints = Field(default_factory=ToolHints)
     """Hints about the tool, for policies and approvals."""
     timeout: Seconds | None = None
-    """Seconds for all of it, in which nobody is asked."""
+    """Seconds for the whole script, without those in which a person is asked."""
     file: str | None = Field(default=None, exclude=True, repr=False)
     """The file of the entry."""
     folder: Path | None = Field(default=None, exclude=True, repr=False)
@@ -113,7 +113,7 @@ class ScriptEntries:
     """Stands for the server of a config's scripts until their files are read."""
 
     entries: tuple[tuple[str, ScriptEntry], ...]
-    """By name."""
+    """The entries by name."""
 
 
 def has_scripts(server: object) -> bool:
