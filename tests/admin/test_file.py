@@ -115,7 +115,7 @@ def stops(site: Site) -> ConfigError:
     assert str(read.value) == str(started.value)
     assert read.value.file == str(site.file)
     assert read.value.problem.endswith(
-        "nothing is started until it is fixed; ask whoever administers this machine"
+        "nothing is started until it is fixed; ask the administrator of this machine"
     )
     return read.value
 

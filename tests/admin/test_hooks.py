@@ -58,7 +58,9 @@ def test_a_wrong_pattern_is_an_error(pattern: str) -> None:
 async def test_a_refused_hook_stops_the_start_and_is_not_imported(site: Site, tmp_path: Path) -> None:
     site.write("deny: {hooks: ['trace:*']}")
     modules(tmp_path, trace=TRACE)
-    with pytest.raises(ConfigError, match="the hook 'trace:hook' is denied by 'trace:\\*'; ask whoever"):
+    with pytest.raises(
+        ConfigError, match="the hook 'trace:hook' is denied by 'trace:\\*'; ask the administrator"
+    ):
         Toolbus(written(tmp_path, ["trace:hook"]))
     assert not (tmp_path / "imported").exists()
 

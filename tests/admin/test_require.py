@@ -22,7 +22,7 @@ def refused(place: Place) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         Toolbus(place.config)
     assert (caught.value.server, caught.value.key) == (None, "require")
-    assert str(caught.value).endswith("or ask whoever administers this machine")
+    assert str(caught.value).endswith("or ask the administrator of this machine")
     return caught.value
 
 
@@ -99,7 +99,9 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
         error = bus.failures["files"]
     assert isinstance(error, ConfigError)
     assert (error.file, error.server, error.key) == (str(site.file), "files", "require")
-    assert error.problem.startswith("servers have to run in a sandbox; set sandbox: true, or ask whoever")
+    assert error.problem.startswith(
+        "servers have to run in a sandbox; set sandbox: true, or ask the administrator"
+    )
     assert place.starts == 0
     servers = {"files": place.server(sandbox=True), "all": place.server()}
     usable = permitted_config(load_config({"servers": servers, "sandbox": True}), read_administrator())
@@ -173,12 +175,16 @@ def test_a_mistake_in_what_is_required(written: str, problem: str, site: Site) -
 
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     site.write("require: [audit]")
-    problem = "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask whoever"
+    problem = (
+        "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask the administrator"
+    )
     place = Place(tmp_path)
     assert refused(place).problem.startswith(problem)
     place.settings["audit"] = {"file": "audit.jsonl", "content": "none"}
     place.configure()
-    problem = "an audit trail of the arguments is required; set content: digest in audit, or ask whoever"
+    problem = (
+        "an audit trail of the arguments is required; set content: digest in audit, or ask the administrator"
+    )
     assert refused(place).problem.startswith(problem)
     place.settings["audit"] = "audit.jsonl"
     place.configure()

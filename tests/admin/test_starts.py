@@ -22,7 +22,7 @@ from toolbus.sync import SyncToolbus
 from toolbus.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
-ASK = "ask whoever administers this machine"
+ASK = "ask the administrator of this machine"
 OTHERS = "allow: {argv: ['other **'], urls: ['https://*.example.com/*']}"
 BROKEN = "allow: {argv: bash}"
 

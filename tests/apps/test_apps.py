@@ -11,7 +11,7 @@ from tests.gateway.driving import ModernClient, client_of, gateway_over
 from tests.gateway.driving import text_of as text_for_client
 from tests.inside.bus import calls_of
 from tests.inside.core import is_app_only
-from tests.inside.gateway import ProtocolError
+from tests.inside.gateway import LOCAL, ProtocolError
 from toolbus import Toolbus, ToolNotFound
 from toolbus.adapters import anthropic, openai
 
@@ -214,6 +214,49 @@ async def test_metadata_and_interfaces_pass_unharmed(era: Any) -> None:
             "mimeType": "text/html;profile=mcp-app",
             "_meta": {"ui": {"csp": {}}},
         }
+
+
+OTHERS: list[Any] = [
+    {},
+    {"extensions": {"io.modelcontextprotocol/ui": {}}},
+    {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/uri-list"]}}},
+    {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": "text/html;profile=mcp-app"}}},
+    {"extensions": {"io.modelcontextprotocol/ui": True}},
+]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("capabilities", OTHERS, ids=["none", "no type", "other type", "text", "true"])
+async def test_nobody_else_gets_interfaces_or_what_leads_to_them(era: Any, capabilities: Any) -> None:
+    server = over_stdio(apps=True, lists_apps=True)
+    async with gateway_over(config(server)) as gateway:
+        rich = await client_of(era, gateway, capabilities=UI)
+        poor = await client_of(era, gateway, capabilities=capabilities)
+        for client, expected in ((poor, False), (rich, True), (poor, False)):
+            tools = await listed(client)
+            assert ("_meta" in tools["g_show"]) is expected
+            assert ("g_refresh" in tools) is expected
+            resources = (await client.request("resources/list"))["resources"]
+            assert ("ui://dash" in [one["uri"] for one in resources]) is expected
+            assert "data://r0" in [one["uri"] for one in resources]
+            templates = (await client.request("resources/templates/list"))["resourceTemplates"]
+            assert ("ui://dash/{day}" in [one["uriTemplate"] for one in templates]) is expected
+        for uri in ("ui://dash", "ui://dash/monday", "g+ui://dash", "g+ui://a+b", "UI://dash"):
+            with pytest.raises(ProtocolError, match="not found"):
+                await poor.request("resources/read", {"uri": uri})
+        for uri in ("ui://dash", "ui://dash/monday"):
+            assert (await rich.request("resources/read", {"uri": uri}))["contents"][0]["uri"] == uri
+
+
+async def test_a_client_that_declares_the_extension_is_told_that_it_is_known() -> None:
+    async with gateway_over(config()) as gateway:
+        offered = (await ModernClient(gateway).request("server/discover"))["capabilities"]
+        settings = {"mimeTypes": ["text/html;profile=mcp-app"]}
+        assert offered["extensions"]["io.modelcontextprotocol/ui"] == settings
+        about: dict[str, Any] = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "x", "version": "1"}}
+        for capabilities, expected in ((UI, UI["extensions"]), ({}, None)):
+            _, opened = await gateway.initialize(LOCAL, {**about, "capabilities": capabilities})
+            assert dict(opened)["capabilities"].get("extensions") == expected
 
 
 async def test_interfaces_that_two_servers_do_not_list_stay_apart() -> None:

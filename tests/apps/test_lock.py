@@ -45,3 +45,28 @@ async def test_a_tool_that_is_shown_to_models_later_is_held(
         assert [tool.name for tool in bus.tools()] == ["files_stat"]
         with pytest.raises(CallDenied):
             await bus.call("files_refresh")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "is_held"),
+    [
+        ({"ui": {"resourceUri": "ui://a"}}, {"ui": {"resourceUri": "ui://b"}}, True),
+        ({"ui/resourceUri": "ui://a"}, {"ui/resourceUri": "ui://b"}, True),
+        (
+            {"ui": {"resourceUri": "ui://a"}},
+            {"ui": {"resourceUri": "ui://a"}, "ui/resourceUri": "ui://b"},
+            False,
+        ),
+        ({"ui": {"visibility": ["model"]}}, {"ui": {"visibility": ["model", "app"]}}, True),
+    ],
+    ids=["uri", "flat", "unused", "app"],
+)
+async def test_another_interface_is_held(
+    was: dict[str, Any], now: dict[str, Any], is_held: bool, tmp_path: Path
+) -> None:
+    place = Place(tmp_path)
+    place.approve(offering(was))
+    place.offer(offering(now))
+    async with Toolbus(place.config) as bus:
+        await bus.wait_ready(["files"])
+        assert list(bus.held) == (["files/refresh"] if is_held else [])

@@ -227,7 +227,10 @@ def test_a_full_file_that_somebody_archived_is_no_damage(path: Path) -> None:
     found = only_chain(path)
     assert found.problems == []
     assert found.notes == [
-        f"{second.name}: begins with line {found.first}, after a removed file (by whom is not recorded)"
+        (
+            f"{second.name}: begins with line {found.first}, after a removed file "
+            "(it is not recorded who removed it)"
+        )
     ]
 
 

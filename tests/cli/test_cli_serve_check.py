@@ -185,7 +185,7 @@ def test_a_lockfile_that_is_missing(tmp_path: Path) -> None:
     write_config(tmp_path, {"notes": NOTES}, serve=HTTP, lock="block")
     code, severity, about, problem = one_of(tmp_path)
     assert (code, severity, about) == (1, "error", "lock")
-    assert "does not exist, and the config says 'lock: block'" in problem
+    assert "does not exist, and the config sets 'lock: block'" in problem
 
 
 def test_a_trail_that_cannot_be_written(tmp_path: Path) -> None:

@@ -183,7 +183,11 @@ def test_a_sign_in_that_does_not_come_over_is_warned_about(
     [
         ({"callbackPort": "80"}, "oauth.callbackPort", "expected a port"),
         ({"callbackPort": 70000}, "oauth.callbackPort", "expected a port"),
-        ({"callbackPort": 1, "redirectUri": "http://localhost:2/"}, "oauth.redirectUri", "another key sets"),
+        (
+            {"callbackPort": 1, "redirectUri": "http://localhost:2/"},
+            "oauth.redirectUri",
+            "callback is already",
+        ),
         ({"clientId": 5}, "auth.client_id", "expected a string"),
     ],
 )

@@ -20,8 +20,8 @@ REFUSED = {
     "auth/iss-normalized": "iss",
     "auth/scope-retry-limit": "",
     "sep-2640-client-verify-digest": "does not match its digest",
-    "sep-2640-client-verify-size": "bytes, and its entry says",
-    "sep-2640-client-verify-frontmatter": "frontmatter.description is not that of its entry",
+    "sep-2640-client-verify-size": "bytes, but its entry lists",
+    "sep-2640-client-verify-frontmatter": "frontmatter.description differs from its entry",
 }
 """Where signing in, or loading a skill, must fail, and a word of the reason, if it is always the same."""
 

@@ -97,5 +97,5 @@ async def test_a_call_in_flight_whose_tool_then_changed_is_unknown(tmp_path: Pat
     async with Agent(ScriptedModel(turns), mcp_servers=servers, durable=own) as agent:
         output = await ended(agent.join("k"))
     assert """outcome unknown: the process that called 'ledger/hold' with {"line": "a"} at 20""" in output
-    assert output.endswith("check before repeating it, for example with 'ledger_count'")
+    assert output.endswith("check whether it took effect, for example with 'ledger_count'")
     assert again.lines == []

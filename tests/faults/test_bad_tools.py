@@ -229,7 +229,7 @@ async def test_bad_prompts_resources_and_instructions_cost_only_themselves(era: 
     assert (
         "the prompt 'bad' was left out: its definition contains a lone surrogate, which is not text" in told
     )
-    assert "its instructions are not valid text; what is invalid was ignored" in told
+    assert "its instructions are not valid text; the invalid parts were ignored" in told
 
 
 async def test_instructions_that_are_no_text_are_ignored(tmp_path: Path) -> None:

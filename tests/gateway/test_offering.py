@@ -31,7 +31,11 @@ async def test_discovery_shows_what_the_gateway_can_do() -> None:
         "prompts": {"listChanged": True},
         "completions": {},
         "logging": {},
-        "extensions": {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/skills": {}},
+        "extensions": {
+            "io.modelcontextprotocol/tasks": {},
+            "io.modelcontextprotocol/skills": {},
+            "io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]},
+        },
     }
     assert found["_meta"][INFO]["name"] == "toolbus"
     assert found["resultType"] == "complete"

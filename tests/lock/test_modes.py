@@ -95,7 +95,7 @@ async def test_block_without_a_lockfile_is_an_error(server_off: bool, tmp_path: 
         async with Toolbus(place.config) as bus:  # nobody needs it
             assert names(bus) == ALL
         return
-    with pytest.raises(LockError, match=r"does not exist, and the config says 'lock: block'; create it"):
+    with pytest.raises(LockError, match=r"does not exist, and the config sets 'lock: block'; create it"):
         Toolbus(place.config)
     assert place.starts == 0
 

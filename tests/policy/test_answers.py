@@ -198,5 +198,7 @@ async def test_without_a_config_file_always_counts_for_the_session_and_says_so(s
             await bus.call("day_add", {"a": 1, "b": 2})
     assert len(person.asked) == 2
     warned = [event.message for event in events if isinstance(event, Warned)]
-    assert warned == ["the answer 'always' counts until the bus closes: it is stored only for a config file"]
+    assert warned == [
+        "the answer 'always' is kept only until the bus closes: it is stored only for a config file"
+    ]
     assert not is_there(state)

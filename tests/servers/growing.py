@@ -4,7 +4,8 @@ Run it: `python growing.py stdio SCRIPT_JSON`, or `python growing.py http PORT_F
 may hold `era`, `ttl` (what its answers say, by kind: tools, resources, templates, prompts, read; any JSON),
 `scope` (its `cacheScope`), `announces` (whether it declares `listChanged`, which it never sends), `slow`
 (seconds that a list takes), `apps` (whether it has tools with user interfaces, for clients that declared
-them) and `visibility` (the `_meta` of its tool that is for user interfaces only).
+them), `lists_apps` (whether its lists have the user interfaces) and `visibility` (the `_meta` of its tool
+that is for user interfaces only).
 
 Its tool `grow` adds one entry to the list of a `kind`; `break` makes that list fail, or not; `stall` keeps
 all lists waiting; `counts` returns
@@ -117,9 +118,12 @@ class Growing:
                 ]
                 return [*({"name": name, "inputSchema": NAMES} for name in names), *self.app_tools()]
             case "resources":
-                return [{"uri": f"data://r{one}", "name": f"r{one}"} for one in range(1 + grown)]
+                own = [{"uri": "ui://dash", "name": "dash"}] if self.script.get("lists_apps") else []
+                return [*({"uri": f"data://r{one}", "name": f"r{one}"} for one in range(1 + grown)), *own]
             case "templates":
-                return [{"uriTemplate": f"t{one}://{{x}}", "name": f"t{one}"} for one in range(1 + grown)]
+                own = [{"uriTemplate": "ui://dash/{day}", "name": "day"}]
+                listed = [{"uriTemplate": f"t{one}://{{x}}", "name": f"t{one}"} for one in range(1 + grown)]
+                return [*listed, *(own if self.script.get("lists_apps") else [])]
             case _:
                 return [{"name": f"p{one}"} for one in range(1 + grown)]
 

@@ -35,4 +35,4 @@ def test_names_that_repeat_are_not_guessed_and_a_changed_file_is_refused(tmp_pat
     assert f"2 skills match 'pdf'; use shelf/{PDF} or shelf/{other}" in both.stderr
     refused = toolbus("skill", f"shelf/{PDF}", "references/FORMS.md", folder=tmp_path)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "bytes, and its entry says" in refused.stderr
+    assert "bytes, but its entry lists" in refused.stderr

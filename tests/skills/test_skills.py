@@ -67,7 +67,7 @@ async def test_a_server_without_skills_is_not_asked_for_any(tmp_path: Path) -> N
     ("content", "reason"),
     [
         (FILES[PDF].replace("then", "now,"), "does not match its digest"),
-        (FILES[PDF] + "more", "bytes, and its entry says"),
+        (FILES[PDF] + "more", "bytes, but its entry lists"),
         ([FILES[PDF], "two"], "came in 2 parts"),
         ([], "came in 0 parts"),
     ],
@@ -220,5 +220,5 @@ async def test_a_generated_skill_is_loaded_without_comparing_its_files(tmp_path:
         assert loaded.skill.files is None
         assert (await bus.read_skill_file(loaded.skill, "references/FORMS.md")).text == FILES[FORMS]
         shelf.put({PDF: FILES[PDF].replace("well", "badly")}, {**entry(PDF, FILES), "resources": "dynamic"})
-        with pytest.raises(SkillRejected, match=r"frontmatter.description is not that of its entry"):
+        with pytest.raises(SkillRejected, match=r"frontmatter.description differs from its entry"):
             await bus.load_skill("shelf", PDF)

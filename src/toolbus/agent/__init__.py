@@ -1,6 +1,6 @@
 """A small agent with MCP tools and your own functions, for any model that Pydantic AI supports.
 
-What needs Pydantic AI is imported on first use: who only looks at durable runs does not need it.
+Modules that need Pydantic AI are imported on first use: looking at durable runs works without it.
 """
 
 from importlib import import_module

@@ -67,9 +67,9 @@ class Conversation:
     ) -> None:
         """Keep the complete messages of a failed run, if the model had responded at all.
 
-        Changes made by tools must not be forgotten. But a prompt without a response would be there twice once
-        it is sent again, a partial response would look complete, and after calls without results no
-        prompt could follow.
+        Changes made by tools must not be forgotten. But a prompt without a response would appear twice when
+        it is resent. A partial response would look complete, and no prompt could follow calls without
+        results.
         """
         while messages and _is_partial(messages[-1]):
             messages, new = messages[:-1], new[:-1]

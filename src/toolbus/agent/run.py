@@ -64,7 +64,7 @@ class Limits:
     tokens: int | None = None
     """Input and output together."""
     seconds: float | None = None
-    """Without the time that the run waits for earlier runs."""
+    """The time limit, without the time that the run waits for earlier runs."""
     answer_within: float | None = ANSWER_WITHIN
     """Seconds to wait for the answer to `ApprovalAsked`; then the call is refused, and the run continues."""
 
@@ -300,7 +300,7 @@ class Run(Generic[T]):
         return said
 
     def _settle_like(self, request: ApprovalRequest, answer: ApprovalAnswer) -> None:
-        """Answer equal questions about other calls of the tool, which a lasting answer is for as well."""
+        """Answer equal questions about other calls of the tool, if the answer is a lasting one."""
         for waiting, other in self._pending.items():
             same = (other.name, other.digest, other.rule) == (request.name, request.digest, request.rule)
             if same and not waiting.done():

@@ -36,7 +36,7 @@ _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse
 class Sampler:
     """Answers sampling requests: `Interactions(sample=Sampler("openai:gpt-5.1", consent=ask))`.
 
-    It always uses your model, whatever models the server prefers.
+    It always uses your model, even if the server prefers other ones.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Sampler:
     ) -> None:
         """Raise `ModelFailed` for an unknown model.
 
-        `max_tokens` is the maximum for one response, whatever the server requests; `budget` is for all
+        `max_tokens` is the maximum for one response, even if the server requests more; `budget` is for all
         requests together, input included.
         """
         if not callable(consent) and consent != "always":

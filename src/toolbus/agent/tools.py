@@ -140,7 +140,7 @@ class Toolbox:
         expose: ExposeMode | None = None,
         always: Names = None,
     ) -> None:
-        """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
+        """Raise `NameClash` for two tools of the same name; a run checks a bus's tools when it starts."""
         check_mode(expose)
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
         views: dict[View, View] = {}
@@ -184,7 +184,7 @@ class Toolbox:
 
     @property
     def offered(self) -> frozenset[str]:
-        """The names of all tools, MCP tools as `server/tool`, too; `server/*` if those are not known."""
+        """The names of all tools, including MCP tools as `server/tool`; `server/*` for an unlisted server."""
         found = set(self._functions)
         for tool in (*self.chosen, *(spec for bus in self.buses for spec in bus.catalog)):
             found |= {tool.name, str(tool.origin)}
@@ -399,7 +399,7 @@ def loads_tools(model: object) -> bool:
 
 
 def tool_search(buses: Iterable[View], model: object) -> list[ToolSearch[Any]]:
-    """What Pydantic AI has to know to search with us: one capability, or none if nothing is hidden.
+    """The capability of Pydantic AI for searching with us; empty if nothing is hidden.
 
     This is for providers that load tools during a run. Elsewhere a model gets `search_tools` and `call_tool`,
     whose definitions never change. Pydantic AI would add the tools it finds to the next request, so no prompt

@@ -1,8 +1,8 @@
 """The writer of a trail: every line is in the file before `append` returns, whole and chained, or not at all.
 
-A process has a file for itself, locked as long as it runs; if another one has it, it takes the next one. What
-a killed process left of its last line stays in the file, and the next one records that it is there. Several
-threads may write. A forked process takes a file of its own.
+A process has a file for itself, locked as long as it runs; if the file is taken, it uses the next one. A
+partial last line of a killed process stays in the file, and the next process records it. Several threads may
+write. A forked process takes a file of its own.
 """
 
 import json
@@ -36,7 +36,7 @@ from toolbus.state.file_lock import let_go_after_fork, try_lock
 logger = logging.getLogger("toolbus")
 _DAY = 86_400
 _SECOND = 1_000_000_000
-"""In nanoseconds."""
+"""One second in nanoseconds."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _STEPS = {
     "ENOSPC": "free some space, or move full files away",
@@ -74,14 +74,15 @@ class Chain:
         """The second of the last line, in nanoseconds, and as it stands in a line."""
         self._check_at = 0
         self._last: tuple[Path, Position] | None = None
-        """Where the chain ended that was written last; a file that somebody removes is continued there."""
+        """The end of the chain that was written last; if its file is removed, the chain is continued there.
+        """
         self._is_closed = False
         self._begin_process()
         let_go_after_fork(self)
 
     def _begin_process(self) -> None:
         self.id = os.urandom(6).hex()
-        """Stands before the numbers of calls, which begin anew with each process."""
+        """The prefix of call numbers, which restart with each process."""
         self._lock = Lock()
         self._file: _File | None = None
 
@@ -245,7 +246,7 @@ class Chain:
             raise _damaged(path) from None
 
     def _end_before(self, path: Path) -> Position:
-        """Where the chain ended before an empty file."""
+        """The end of the chain before an empty file."""
         known = self._last[1] if self._last is not None and self._last[0] == path else Position()
         full = full_files(path)
         last = last_position(full[-1]) if full else known

@@ -1,9 +1,9 @@
 """The format of a trail: its files, its lines, and where the chain of a file ends.
 
 Each process that runs at the same time has a file: `audit.jsonl` belongs to the first, `audit.2.jsonl` to
-the second. A full file gets the number of its last line: `audit.jsonl.4711`. A line is a JSON object in ASCII
-that ends with the digest of the line before and with its own: `hash` is the SHA-256 of all that stands before
-it in the line. docs/audit.md has the exact definition.
+the second. A full file gets the number of its last line: `audit.jsonl.4711`. A line is a JSON object in
+ASCII, and ends with two digests: the digest of the line before, and its own `hash`. The hash is the SHA-256
+of the text before it in the line. The exact definition is in docs/audit.md.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 # Files
 
 MOST_SLOTS = 1000
-"""How many processes can write a trail at the same time."""
+"""The maximum number of processes that write a trail at the same time."""
 
 
 def slot_path(path: Path, slot: int) -> Path:
@@ -47,7 +47,7 @@ def chains(path: Path) -> dict[Path, list[Path]]:
 
 
 def trail_of(path: Path, slot: Path, name: str) -> str | None:
-    """The name of the trail that has `name` as the file of this slot; None if it is that of another slot.
+    """The name of the trail that has `name` as the file of this slot; None if it belongs to another slot.
 
     It is the name of `path`, unless the files were renamed since.
     """
@@ -111,7 +111,7 @@ def prev_of(line: bytes) -> str | None:
 
 
 def fields_of(line: bytes) -> Mapping[str, Any] | None:
-    """What a line says; None if it is not a JSON object."""
+    """The members of a line; None if it is not a JSON object."""
     try:
         found: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -120,9 +120,9 @@ def fields_of(line: bytes) -> Mapping[str, Any] | None:
 
 
 def is_incomplete(rest: bytes, seq: int) -> bool:
-    """Whether the bytes after a whole line are what a killed process leaves: beginnings of line `seq`.
+    """Whether the bytes after a whole line may come from a killed process: beginnings of line `seq`.
 
-    There are several if a process was killed while it closed the incomplete line of another one.
+    A process that is killed while it closes another's incomplete line leaves several beginnings.
     """
     *closed, last = rest.split(b"\n")
     return all(_is_beginning(piece, seq) for piece in (*closed, *([last] if last else ())))
@@ -202,7 +202,7 @@ def read_tail(fd: int, before: Callable[[], Position]) -> Tail:
 
 
 def last_position(path: Path) -> Position:
-    """Where the chain of a full file ends; `Damaged` if that cannot be told."""
+    """The end of the chain in a full file; `Damaged` if it cannot be found."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         return read_tail(fd, Position).end

@@ -18,7 +18,7 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which events to read; all of them by default."""
+    """A selection of events to read; all of them by default."""
 
     tool: str | None = None
     """A glob on `server/tool`; without a slash, on the server or the tool."""
@@ -50,7 +50,7 @@ def newest_events(path: Path) -> Iterator[Recorded]:
 
 
 def _newest_first(files: Iterable[Path]) -> Iterator[Recorded]:
-    """The events of one chain; what is not a line is left out."""
+    """The events of one chain, without damaged lines."""
     for file in reversed(list(files)):
         for line in _lines_backward(file):
             event = fields_of(line)
@@ -92,14 +92,14 @@ def what_happened(event: Recorded) -> str:
 
 
 def target_of(event: Recorded) -> str:
-    """What an event is about: `server/tool`, with the method in front if it is not a call of a tool."""
+    """The target of an event: `server/tool`, with the method in front if it is not a tool call."""
     route = str(event.get("route", ""))
     name = "/".join(str(event[key]) for key in ("server", "tool") if key in event)
     return name if route in ("", "tools/call") else f"{route} {name}"
 
 
 def decision_of(event: Recorded) -> Iterable[str]:
-    """Who decided and why; a rule that the reason names is not repeated."""
+    """The decider and the reason; a rule that the reason names is not repeated."""
     by, rule, reason = event.get("by"), event.get("rule"), str(event.get("reason", ""))
     denial = f"rule {rule} denies it"
     if rule and reason.startswith(denial):

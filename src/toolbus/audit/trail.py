@@ -30,12 +30,12 @@ from toolbus.core.values.records import JSON, OWN, Audio, Block, Embedded, Image
 
 logger = logging.getLogger("toolbus")
 REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
-"""What servers ask of us; their lines say what was answered."""
+"""The requests that servers send to us; their lines record the answers."""
 _WITH_DATA = (Image, Audio)
 SHORT = 0.0002
 """Seconds; the end of a call that took longer is written at once, unless others go on."""
 MOST_TARGETS = 1_000
-"""How many tools, and decisions, are remembered as they stand in a line."""
+"""The number of tools, and of decisions, that are remembered in encoded form."""
 
 
 def open_trail(config: BusConfig) -> "AuditTrail | None":
@@ -81,8 +81,8 @@ class AuditTrail:
     def ended(self, call: "_Call", result: ToolResult | None, failure: Failure | None) -> None:
         """Record the end of an operation, unless it was refused: then its decision was the end.
 
-        The ends of calls that overlap, or follow each other at once, are written together, by the next step
-        of the loop or with the next decision.
+        The ends of calls that overlap, or follow each other at once, are written together. The next step of
+        the loop or the next decision writes them.
         """
         self._calls.pop(call.operation.id, None)
         if call.refused:
@@ -156,7 +156,7 @@ class AuditTrail:
         self._chain.close()
 
     def _about(self, operation: Operation) -> str:
-        """Who calls what."""
+        """The caller and the target of an operation."""
         chain, caller = self._chain.id, operation.caller
         about = f',"id":"{chain}-{operation.id}"'
         if operation.during is not None:
@@ -168,7 +168,7 @@ class AuditTrail:
         return about + self._target(operation)
 
     def _facts_of(self, decision: Decision) -> str:
-        """What was decided, and why."""
+        """The decision, and the reason for it."""
         known = self._facts.get(id(decision))
         if known is not None and known[0] is decision:
             return known[1]
@@ -199,7 +199,7 @@ class AuditTrail:
 
 
 _Ended: TypeAlias = "tuple[int, float, _Call, ToolResult | None, Failure | None]"
-"""The time of an end in nanoseconds and by the clock of durations, and what ended how."""
+"""The time of an end in nanoseconds and on the clock of durations, the call, and its outcome."""
 
 
 class _Call:
@@ -212,7 +212,7 @@ class _Call:
         self._trail = trail
         self.operation = operation
         self.about: str | None = None
-        """What its line `decided` says of it; None if there is none."""
+        """The text about the call in its `decided` line; None if there is no such line."""
         self.refused = False
         self.began = 0.0
         self._asked_before = 0.0
@@ -224,14 +224,14 @@ class _Call:
         return 0.0 if people is None else people.seconds - self._asked_before
 
     def decided(self, about: str, *, refused: bool) -> None:
-        """It was decided; from now on it takes its server's time, not that of a person."""
+        """Note the decision; from now on, time is spent by the server, not by a person."""
         self.about = about
         self.refused = refused
         self._asked_before += self.asked
         self.began = time.perf_counter()
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Not recorded."""
+        """Progress is not recorded."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
         self._trail.ended(self, result, failure)

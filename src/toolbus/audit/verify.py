@@ -2,8 +2,8 @@
 
 Each chain has to be one of this trail, and no copy of another one.
 
-What cannot be found: lines that are missing at the end of a chain. So the end of each chain is a result, to
-be compared with what was noted before.
+Missing lines at the end of a chain cannot be detected. So the result has the end of each chain, to be
+compared with an earlier note of it.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class FirstLine:
 
 @dataclass(slots=True, kw_only=True)
 class ChainReport:
-    """What was found in the files of one chain."""
+    """The findings in the files of one chain."""
 
     file: Path
     """The file that is written now, or was last."""
@@ -57,9 +57,9 @@ class ChainReport:
     end: Position = field(default_factory=Position)
     problems: list[AuditProblem] = field(default_factory=list[AuditProblem])
     notes: list[str] = field(default_factory=list[str])
-    """What is no damage: removed files, and lines that a killed process left incomplete."""
+    """Findings that are not damage: removed files, and incomplete lines of killed processes."""
     contains: set[str] = field(default_factory=set[str])
-    """Those of the expected digests that were found."""
+    """The expected digests that were found."""
     openings: list[FirstLine] = field(default_factory=list[FirstLine])
 
 
@@ -174,7 +174,7 @@ class _Checker:
         if first is None or first == 1:
             return
         file = f"{self.report.file.name}.{first - 1}"
-        known = "as its settings say" if file in self._removed else "by whom is not recorded"
+        known = "as its settings say" if file in self._removed else "it is not recorded who removed it"
         note = f"{self.report.files[0].name}: begins with line {first}, after a removed file ({known})"
         self.report.notes.insert(0, note)
 

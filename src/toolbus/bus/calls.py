@@ -149,7 +149,7 @@ class ViewCalls:
         return await self._tenant.engine.results.for_model(result, operation, budget, keep=keep)
 
     def shown(self, catalog: Catalog) -> Catalog:
-        """What a model is shown of a catalog."""
+        """The part of a catalog that is shown to a model."""
         return self._scope().exposure(self._access.config).shown(catalog)
 
     @property
@@ -164,9 +164,9 @@ class ViewCalls:
     def approval_needed(
         self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
     ) -> ApprovalRequest | None:
-        """What a person has to be asked before a call, with the arguments as they would be sent.
+        """The question to ask a person before a call, with the arguments as they would be sent.
 
-        None if nobody has to be asked: the call is allowed, or `run` refuses it with the reason.
+        None if no approval is needed: the call is allowed, or `run` refuses it with the reason.
         """
         if not self._tenant.engine.enforcement.needed:
             return None
@@ -349,13 +349,13 @@ class ViewCalls:
         return self._lookup.seconds_left(kind)
 
     def most_at_once(self, server: str) -> int | None:
-        """How many calls a server takes at a time, of all callers together; None if there is no limit."""
+        """The maximum number of concurrent calls to a server, across all callers; None for no limit."""
         config = self._access.config.servers.get(server)
         most = None if config is None else config.max_concurrency
         return most if most is not None and self._tenant.shares(server) else None
 
     def is_hidden(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
-        """Whether the rules of the view, not those of the bus, deny every such operation."""
+        """Whether the rules of the view, rather than the bus's own, deny every such operation."""
         return self._tenant.guard.is_hidden(self.operation(spec, arguments=arguments))
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
@@ -412,8 +412,8 @@ class ViewCalls:
     ) -> Coroutine[Any, Any, ToolResult]:
         """Send an operation for an MCP client.
 
-        The result has what the server sent (`core.encoding.as_sent`), or is pending: the server needs input,
-        the policy asks, or the call became a task and `detached` is set.
+        The result is exactly what the server sent (`core.encoding.as_sent`), or it is pending. It is pending
+        if the server needs input, the policy asks, or the call became a task and `detached` is set.
         """
         scope, access = self._scope(), self._access
         is_here = access.loop.is_current and access.installed

@@ -39,14 +39,14 @@ SUBSCRIBE_TIMEOUT = 2.0
 """Seconds within which a server must accept a subscription."""
 UNSUBSCRIBE_TIMEOUT = 2.0
 MAX_MATCHES = 100
-"""How many resources are read for one pattern: more than fit into any budget."""
+"""The maximum number of resources read for one pattern: more than fit into any budget."""
 
 Source: TypeAlias = ContextSource | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CachedResource:
-    """The content of a resource, and what was known about the resource when it was read."""
+    """The content of a resource, and its listing at the time it was read."""
 
     blocks: tuple[Embedded, ...]
     listed: Resource | None
@@ -54,7 +54,7 @@ class _CachedResource:
 
 
 _MAX_NAMED = 5
-"""How many of the omitted resources are named."""
+"""The maximum number of omitted resources that are named."""
 _NOTE_TOKENS = 100
 """The token limit of the note that names them."""
 _MIN_PART_TOKENS = 60
@@ -67,8 +67,8 @@ Key: TypeAlias = tuple[str, str]
 def fitted_text(resources: Iterable[tuple[Key, str]], budget: int) -> tuple[str, list[Key]]:
     """The resources as one text within the budget, and the keys of those that are not complete in it.
 
-    The first ones are complete, so that later entries of the config do not change them; where the budget
-    ends one is shortened, and the others are named.
+    The first ones are complete, so that later entries of the config do not change them. The resource that
+    exceeds the budget is shortened, and the rest are only named.
     """
     framed = [(key, _Frame(key, text)) for key, text in resources]
     full = "\n\n".join(frame.full for _, frame in framed)

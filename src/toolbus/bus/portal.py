@@ -27,7 +27,7 @@ class Portal:
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
         self.registries: dict[int, Registry] = {}
-        """What stands between the bus and each registry that tools are added to, by its id."""
+        """The registrations for each registry that tools are added to, by the registry's id."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0

@@ -33,7 +33,7 @@ _MOST_LOOKUPS = 20
 
 
 class ScriptView(Protocol):
-    """What scripts use of a view."""
+    """The parts of a view that scripts use."""
 
     @property
     def config(self) -> BusConfig: ...
@@ -226,7 +226,7 @@ class ScriptJobs:
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
 
     def _text(self, checked: "_CheckedScript", error: Any) -> str:
-        """Why a script failed, and what may help to repair it."""
+        """The error message for a failed script, with hints that may help to repair it."""
         is_refused = error.kind == "types"
         text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
         return "\n".join(part for part in (text, checked.findings.as_notes) if part)
@@ -310,7 +310,7 @@ class _CheckedScript:
         self.stubs = stubs
         self.findings = forgotten_awaits(script, stubs)
         self.lacking: dict[str, str] = {}
-        """Why tools that the script names cannot be called."""
+        """The reasons why tools that the script names cannot be called."""
         self.has_looked = False
         """Whether tools were looked for that are not in the catalog."""
         self.is_judged = False
@@ -318,7 +318,7 @@ class _CheckedScript:
 
     @property
     def refusals(self) -> str:
-        """Why it is not run; empty if it is."""
+        """The reasons not to run it; empty if there are none."""
         return "\n".join(self.findings.refusals)
 
     def judge(self, diagnostics: str) -> None:
@@ -368,7 +368,7 @@ class ViewTools:
 
 @asynccontextmanager
 async def _time_limit(seconds: float | None, people: PeopleTime | None = None) -> AsyncGenerator[None]:
-    """Raise `ScriptError` after so many seconds, in which no person was asked."""
+    """Raise `ScriptError` after this time, without the time in which a person was asked."""
     from toolbus.code.sandbox import ScriptError
 
     loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ class Scripts:
         return joined(map(library.stub, names))
 
     async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
-        """What is wrong with a script, without running it; None if nothing is that must fail."""
+        """Check a script without running it; None if it has no errors, otherwise a description of them."""
         return (await self.examine(script, inputs))[0]
 
     async def examine(

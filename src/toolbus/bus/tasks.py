@@ -85,7 +85,7 @@ def is_begun(pending: Pending) -> bool:
 
 
 def given_approval(resumed: Resumed) -> Approval | None:
-    """What a person answered to the question whether the call is approved, now or before."""
+    """A person's answer to the approval question, given now or earlier."""
     pending = resumed.pending
     if pending.call is not None and not is_begun(pending):
         given = resumed.answers.get(QUESTION)

@@ -163,16 +163,17 @@ class Toolbus(View):
     ) -> View:
         """The bus for one of several users: the same API, with the secrets and logins of this user.
 
-        Connects to nothing until it is used; a server for which nothing differs is shared with the bus.
-        What one user lists, calls, keeps and subscribes to is invisible to the others.
+        Connects to nothing until it is used. A server without settings that depend on the user is shared with
+        the bus. Lists, calls, kept results and subscriptions of one user are invisible to the others.
 
-        With a `session`, it also has its own connections to servers with `per_session`, made when they are
-        first needed, and its own `interactions` for their requests; end it with `close()`. A session
-        may be without a user (empty).
+        With a `session`, it also has its own connections to servers with `per_session`, opened at first use,
+        and its own `interactions` for their requests. End it with `close()`. The user of a session may be
+        empty.
 
-        `token` is an access token of the user, which servers with `auth: {type: token_exchange, ...}` get in
-        exchange, and `headers` are for servers with `forward_headers`. Pass a newer token in the same way: it
-        replaces the earlier one of that user, and connections stay. ValueError if one cannot be sent.
+        `token` is an access token of the user; it is exchanged for the tokens of servers with `auth: {type:
+        token_exchange, ...}`. `headers` are sent to servers with `forward_headers`. Pass a newer token in the
+        same way: it replaces the user's earlier token, and connections stay open. Raises ValueError if one of
+        them cannot be sent.
 
         ```python
         ann = bus.as_user("ann")
@@ -183,7 +184,7 @@ class Toolbus(View):
         if session is not None:
             _check_name(session, "session")
         elif interactions is not None:
-            raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
+            raise TypeError("interactions are for a session; pass interactions for all users to Toolbus(...)")
         return self._client(user, given_identity(token, headers or {}), session, interactions)
 
     def _client(
@@ -202,7 +203,7 @@ class Toolbus(View):
 
     @property
     def max_sessions(self) -> int:
-        """How many sessions may have their own connections at a time; `TooManySessions` for the next one."""
+        """The maximum number of sessions with their own connections; others raise `TooManySessions`."""
         return self._bus.session_limit.most
 
     @max_sessions.setter
@@ -229,9 +230,9 @@ class Toolbus(View):
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.
 
-        Returns when every server is ready or has failed; those that are ready can be used before that.
-        Does not wait for an inactive server once others can be used; its tools join the catalog later.
-        With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
+        Returns when every server is ready or has failed; a ready server can be used before that. Does not
+        wait for an inactive server once others can be used; its tools join the catalog later. With a lockfile
+        the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
         if self._tapes is not None:
             self._tapes.begin()
@@ -300,7 +301,7 @@ class Toolbus(View):
         self._servers[alias].begin()
 
     def stderr(self, alias: str) -> tuple[str, ...]:
-        """The last lines that a server's processes wrote to stderr, without secrets; not those of users."""
+        """The last stderr lines of a server's processes, without secrets and users' own processes."""
         link = self._servers.links.get(self._check(alias))
         return () if link is None else link.stderr
 

@@ -77,7 +77,7 @@ class View:
         catalog_now: Callable[[], Catalog] = partial(attrgetter("_now"), self)
         self._lookup = Lookup(tenant, scope_now)
         self._check_at = 0.0
-        """When it is looked again whether lists have expired."""
+        """The next time to check whether lists have expired."""
         self._calls = ViewCalls(self, tenant, scope_now, self._lookup, catalog_now)
         self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
@@ -107,9 +107,8 @@ class View:
         """The same API for a part of this view: some servers, matching tools, another caller, more rules.
 
         `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`;
-        `exclude` leaves some of them out.
-        With `policy`, these rules decide as well, and the stricter decision counts. `expose` and `always`
-        say which tools a model is shown, as in the config.
+        `exclude` leaves some of them out. With `policy`, these rules apply in addition, and the stricter
+        decision wins. `expose` and `always` choose the tools that a model is shown, as in the config.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
 
         ```python
@@ -210,8 +209,9 @@ class View:
     ) -> None:
         """Add the tools to anything with `add_tool`, and keep it in sync until the bus stops.
 
-        With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
-        `transform` changes a tool for this registry, or leaves it out by returning None.
+        `tools` limits it to these tools: `Tool` objects, public names or `server/tool`. `servers` limits it
+        to the tools of these servers. `transform` changes a tool for this registry, or leaves it out by
+        returning None.
         """
         known = None if servers is None else self._known(servers)
         selection = selection_of(self.catalog, tools, known, transform, self._has, self._calls.shown)
@@ -241,11 +241,11 @@ class View:
         on_log: OnLog | None = None,
         on_input: OnInput = "ask",
     ) -> ToolResult:
-        """Call a tool by its public name or `server/tool`; an error that the tool reports is a result, too.
+        """Call a tool by its public name or `server/tool`; an error of the tool is returned as a result.
 
         Raises `ToolbusError` if the call could not be made: unknown name, server down, timeout.
         Wrong arguments make an error result with `sent=False`, whose `raise_for_error()` raises.
-        With `max_timeout`, progress restarts the `timeout`, up to that many seconds in all.
+        With `max_timeout`, progress restarts the `timeout`, up to that total time.
         Waits for a lost server, up to `reconnect_timeout` seconds from its loss (`timeouts.reconnect`).
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
         result to `resume`.
@@ -299,7 +299,7 @@ class View:
         on_progress: Progress | None = None,
         on_input: OnInput = "suspend",
     ) -> ToolResult:
-        """Continue a suspended call, also in another process; answers by key, or one for its only one."""
+        """Continue a suspended call, even in another process; pass answers by key, or a single answer."""
         check_call(on_input, timeout=timeout)
         tool = f"{pending.server}/{pending.tool}"
         if pending.script is not None and not (tool := self._jobs.tool_of(pending)):
@@ -354,7 +354,7 @@ class View:
         return [item for inventory in self._fresh("skills", server) for item in inventory.skills]
 
     def _fresh(self, kind: ListKind, server: str | None) -> list[Inventory]:
-        """What the servers offer; a list of that kind that has expired is listed again soon."""
+        """The inventories of the servers; an expired list of that kind is refreshed soon."""
         self._lookup.refresh_soon(kind)
         return self._inventories(server)
 
@@ -439,7 +439,7 @@ class View:
 
     @property
     def held(self) -> dict[str, HeldTool]:
-        """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
+        """Tools that differ from the lockfile and are left out until they are approved, by `server/tool`."""
         return self._lookup.held()
 
     @property
@@ -466,7 +466,7 @@ class View:
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """What each server offers, before anything is left out or renamed."""
+        """The tools, resources and prompts of each server, before anything is left out or renamed."""
         every, quarantined = self._live.snapshot.inventories, self._live.shaped.quarantined
         return self._scope.visible(with_quarantined(every, quarantined))
 

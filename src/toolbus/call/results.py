@@ -30,7 +30,7 @@ from toolbus.shape.smaller import smaller
 MAX_FILES = 20
 _KEPT_NOTHING = "a result has none of the paths of its override (result.keep), so all of it is shown"
 _LARGE = 50_000
-"""Characters of a result that are read in a thread; blocks and other values count for 20."""
+"""Results with more characters than this are read in a thread; blocks and other values add 20 each."""
 
 
 class Results:

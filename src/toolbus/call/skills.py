@@ -88,7 +88,7 @@ class SkillReader:
         if expected is None and len(raw) > size:
             raise _rejected(skill, f"{path!r} has more than {size >> 20} MiB")
         if expected is not None and len(raw) != size:
-            raise _rejected(skill, f"{path!r} has {len(raw):,} bytes, and its entry says {size:,}{_STEP}")
+            raise _rejected(skill, f"{path!r} has {len(raw):,} bytes, but its entry lists {size:,}{_STEP}")
         if expected is not None and f"sha256:{sha256(raw).hexdigest()}" != expected.digest:
             raise _rejected(skill, f"the content of {path!r} does not match its digest{_STEP}")
         if path == MANIFEST and (problem := _manifest_problem(skill, raw)) is not None:
@@ -100,7 +100,7 @@ _STEP = "; it may have changed since it was listed, or on the way"
 
 
 def _loaded(operation: Operation) -> dict[tuple[Caller, str, str], str]:
-    """What models of the tenant have loaded: the digests of skills."""
+    """The digests of the skills that models of the tenant have loaded."""
     assert operation.tenant is not None, "an operation is made through a view"
     return operation.tenant.loaded_skills
 

@@ -450,7 +450,7 @@ def is_off(alias: str, entry: Mapping[JSON, JSON] | None, user: BusConfig, locat
 
 
 def is_switched_on(entry: Mapping[JSON, JSON]) -> bool:
-    """Whether the entry says `enabled: true` or `disabled: false`."""
+    """Whether the entry sets `enabled: true` or `disabled: false`."""
     return bool(entry.get("enabled")) or entry.get("disabled") is False
 
 

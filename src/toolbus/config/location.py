@@ -104,7 +104,7 @@ class Location:
     file: str | None = None
     server: str | None = None
     origin: Callable[[str | None, str | None], ValueOrigin] | None = None
-    """Where a key of a server, or a setting, comes from, if the config has several files."""
+    """The origin of a server's key or of a setting, if the config has several files."""
 
     def error(self, problem: str, key: str | None = None) -> ConfigError:
         """The error for this problem, for the caller to raise."""

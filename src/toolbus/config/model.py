@@ -116,13 +116,13 @@ class Timeouts(ConfigModel, validate_default=True):
     connect: Seconds = 60
     """Until the server is ready."""
     list: Seconds = 30
-    """For listing what the server offers."""
+    """The time limit for listing a server's tools, resources and prompts."""
     call: Seconds = 300
     """For one call."""
     close: Seconds = 5
-    """For a clean shutdown."""
+    """The time limit for a clean shutdown."""
     reconnect: float = Field(default=30, ge=0, allow_inf_nan=False)
-    """How long calls wait for a lost server, counted from the loss."""
+    """The time that calls wait for a lost server, starting at the loss."""
     max: Seconds | None = None
     """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
@@ -145,7 +145,7 @@ class ServerConfig(ConfigModel):
     alias: Text
     """The name of the server; in a mapping of servers, its key is the name."""
     transport: Transport
-    """How to reach the server; by default inferred from `command` and `url`."""
+    """The transport; by default inferred from `command` and `url`."""
     command: str | None = None
     """The program to start; in a file, also a list of the program and its arguments."""
     args: Texts = ()
@@ -155,7 +155,7 @@ class ServerConfig(ConfigModel):
     env_file: str | None = None
     """A dotenv file with more variables; `env` takes precedence."""
     inherit_env: Literal["safe", "all", "none"] | Texts = "safe"
-    """Which other environment variables the program gets; a list of names adds to `safe`."""
+    """Other environment variables that the program gets; a list of names adds to `safe`."""
     cwd: str | None = None
     """The folder the program runs in; by default the current one."""
     sandbox: SandboxSetting = None
@@ -163,9 +163,9 @@ class ServerConfig(ConfigModel):
     url: str | None = None
     """The URL of a running server."""
     headers: dict[str, str] = {}
-    """Headers sent with every HTTP request; `Host` replaces the one of the URL."""
+    """Headers sent with every HTTP request; `Host` replaces the host of the URL."""
     auth: AuthSetting = None
-    """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
+    """The authorization of HTTP requests; in a file, `oauth` or a bearer token is also accepted."""
     forward_headers: Texts = ()
     """Headers of the gateway's clients that are forwarded, by name; each value gets its own connection."""
     verify: bool | str = True
@@ -185,7 +185,7 @@ class ServerConfig(ConfigModel):
     include: _Patterns = ()
     """Globs on the server's own tool names, or annotations: `{readOnlyHint: true}`; empty means all."""
     exclude: _Patterns = ()
-    """Which of the included tools to exclude, in the same format."""
+    """Included tools to leave out, in the same format."""
     override: dict[str, ToolOverride] = {}
     """Changes to tools, by a glob on the server's own tool names."""
     trust_annotations: bool = False
@@ -209,7 +209,7 @@ class ServerConfig(ConfigModel):
     limits: ServerLimits = ServerLimits()
     """The most that the server may send."""
     max_concurrency: int | None = Field(default=None, ge=1)
-    """How many calls may run at once."""
+    """The maximum number of concurrent calls."""
     lazy: bool = False
     """Whether to connect only when a tool of the server is first called."""
     idle_timeout: float | None = Field(default=None, gt=0)
@@ -217,9 +217,9 @@ class ServerConfig(ConfigModel):
     per_session: bool = False
     """Whether each session of the gateway gets its own connection."""
     era: Literal["auto", "modern", "legacy"] = "auto"
-    """Which protocol era to use."""
+    """The protocol era to use."""
     lock: Annotated[LockMode | None, _Off] = None
-    """What happens to tools that differ from the lockfile; overrides the mode for all servers."""
+    """The treatment of tools that differ from the lockfile; overrides the mode for all servers."""
     registry: Text | None = None
     """The server's name and version in the registry it came from: `io.github.user/thing@1.2.3`."""
     server: object | None = None
@@ -227,7 +227,7 @@ class ServerConfig(ConfigModel):
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """Warnings about its entry in the config, such as ignored keys."""
     mistake: ConfigError | None = Field(default=None, exclude=True, repr=False)
-    """Why its entry is invalid; then no other field is set, and connecting raises this."""
+    """The error in its entry; if set, no other field is, and connecting raises it."""
     administrator: _Rules | None = Field(default=None, exclude=True, repr=False)
     """The rules of this machine, as a bus has read them; None to read them when it connects."""
     file: str | None = Field(default=None, exclude=True, repr=False)
@@ -235,7 +235,7 @@ class ServerConfig(ConfigModel):
     folder: Path | None = Field(default=None, exclude=True, repr=False)
     """The folder of that file's `.env` and relative paths, if it belongs to the user's own config."""
     also_include: _Patterns = Field(default=(), exclude=True, repr=False)
-    """More patterns of another layer: a tool has to match one of these, too."""
+    """More patterns of another layer: a tool also has to match one of these."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its field: `env.TOKEN`, `args[2]`."""
@@ -363,9 +363,9 @@ class BusConfig(ConfigModel):
     code: CodeLimits = CodeLimits()
     """The most that a script may use."""
     include: _Patterns = ()
-    """Globs on `server/tool`, or annotations; applied after those of each server."""
+    """Globs on `server/tool`, or annotations; applied after the patterns of each server."""
     exclude: _Patterns = ()
-    """Which of the included tools to exclude, in the same format."""
+    """Included tools to leave out, in the same format."""
     mark: bool = False
     """The default of `mark` for all servers."""
     repair: bool = True
@@ -383,7 +383,7 @@ class BusConfig(ConfigModel):
     skill_tools: bool = False
     """Whether each server with skills has a tool that loads them."""
     expose: ExposeMode = "all"
-    """How a model gets to its tools: all definitions in every request, or by `search_tools`."""
+    """The way a model gets its tools: all definitions in every request, or through `search_tools`."""
     expose_budget: int = Field(default=EXPOSE_BUDGET, ge=0)
     """The tokens of all definitions above which `expose: auto` searches."""
     always: Texts = ()
@@ -397,27 +397,28 @@ class BusConfig(ConfigModel):
     context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST)
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
-    """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
+    """The treatment of tools that differ from the lockfile; `block` by default if there is a lockfile."""
     policy: Rules = ()
-    """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    """Rules for calls: the first rule that matches decides; without a match, a call is allowed."""
     quotas: CallQuotas = ()
     """Limits on the calls of each key, user, view or server."""
     audit: AuditSetting = None
-    """Where every decision and call is recorded; in a file, also the path alone."""
+    """The audit log of every decision and call; in a file, a path alone is also accepted."""
     history: HistorySetting = None
-    """What the console keeps of calls; in a file, also `calls` or `everything`."""
+    """The call history of the console; in a file, `calls` or `everything` is also accepted."""
     telemetry: TelemetrySetting = DEFAULT_TELEMETRY
-    """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
+    """The content of OpenTelemetry spans, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
-    """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
+    """The place for tokens: `auto`, `keyring`, `memory` or `file:DIR`; in code, also a `TokenStore`.
+    """
     store: StoreSetting | None = None
     """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
-    """How tools are found: the encoder that finds them by meaning."""
+    """Tool search: the encoder that finds tools by meaning."""
     registry: Text = OFFICIAL_REGISTRY
     """The registry of `toolbus add` and `search --registry`: its URL, or a file."""
     serve: Serve | None = None
-    """How `toolbus serve` listens, whom it lets in, and what they get."""
+    """Settings of `toolbus serve`: its address, its clients and their views."""
     profiles: dict[str, Profile] = {}
     """Sets of servers and tools, by name; `--profile NAME` uses one of them."""
     hooks: StationEntries = ()
@@ -556,7 +557,7 @@ class BusConfig(ConfigModel):
 
 
 def _header_problem(name: str) -> str | None:
-    """Why a header of that name cannot be sent with every request."""
+    """The reason why a header of that name cannot be sent with every request."""
     if problem := header_name_problem(name):
         return problem
     if name.lower() in _FRAMING:

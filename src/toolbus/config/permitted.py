@@ -1,6 +1,6 @@
 """Whether the administrator permits a server: as its config is written, and with its references filled in.
 
-The commands of `${cmd:...}` are started as well, so the lists of command lines are for them, too.
+The commands of `${cmd:...}` are also started, so the lists of command lines apply to them.
 """
 
 import os
@@ -35,7 +35,7 @@ def permitted_config(config: BusConfig, administrator: Administrator) -> BusConf
 def early_refusal(
     config: ServerConfig, administrator: Administrator, folder: Path | None
 ) -> ConfigError | None:
-    """Why a server is not permitted, as far as that is known before its references are filled in."""
+    """The error if a server is not permitted, as far as that is known before its references are filled in."""
     if config.mistake is not None or not administrator.files:
         return None
     refused = refused_commands(config, administrator, folder)
@@ -47,7 +47,7 @@ def early_refusal(
 def refused_commands(
     config: ServerConfig, administrator: Administrator, folder: Path | None
 ) -> ConfigError | None:
-    """Why a `${cmd:...}` of a server must not be run."""
+    """The error if a `${cmd:...}` of a server must not be run."""
     folder = config.folder or folder
     for words in _commands(config) if administrator.files else ():
         refused = refused_command(words, administrator, folder, config.alias)
@@ -59,7 +59,7 @@ def refused_commands(
 def refused_command(
     words: Sequence[str], administrator: Administrator, folder: Path | None, server: str | None = None
 ) -> ConfigError | None:
-    """Why the words of a `${cmd:...}` must not be run."""
+    """The error if the words of a `${cmd:...}` must not be run."""
     command, *args = words
     here = None if folder is None else str(folder)
     launch = ResolvedLaunch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
@@ -69,7 +69,7 @@ def refused_command(
 def refused_launch(
     config: ServerConfig, administrator: Administrator, launch: ResolvedLaunch
 ) -> ConfigError | None:
-    """Why a server must not be started or reached like this."""
+    """The error if a server must not be started or reached like this."""
     if not administrator.files or config.transport == "memory":
         return None
     return _sandbox_refusal(config, administrator, launch) or administrator.refusal(

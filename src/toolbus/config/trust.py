@@ -1,11 +1,11 @@
 """Whether the user trusts a discovered config: a config is code.
 
-It names programs to run, and which secrets go to which URL. Naming a config is consent to it. A discovered
-one, such as in a cloned repository, is used only after the user accepted its exact content, and that of its
-project files. Every file is read once, so the content that was checked is the content that is used.
+A config names programs to run, and the URLs that secrets are sent to. Naming a config is consent to it. A
+discovered config, such as in a cloned repository, is used only after the user accepted its exact content and
+its project files. Every file is read once, so the content that was checked is the content that is used.
 
 Each file has its own trust record in the user's state folder, so that two commands never overwrite each
-other's. A record that cannot be read, or that another user can write, counts as missing. The local file
+other's. A record that cannot be read, or that another user can write, is treated as missing. The local file
 beside a config is reviewed with it; the config is reviewed alone, because the local file may be removed.
 """
 
@@ -125,7 +125,7 @@ def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:
 
 
 def distrust(found: Candidate) -> str | None:
-    """Why it is not trusted, as the end of a sentence about the file; None if it is trusted."""
+    """The reason why it is not trusted, as the end of a sentence about the file; None if it is trusted."""
     if is_own(found.file.parent):
         return None
     try:

@@ -24,7 +24,8 @@ class Deadline:
         self._deadlines = deadlines
         self.seconds = seconds
         self.end = inf
-        """When it ends, by the clock of the loop; never while it is paused, or once it has expired."""
+        """The time when it ends, by the clock of the loop; never while it is paused, or once it has expired.
+        """
         self.left: float | None = None
         """The seconds that it had left when it was paused."""
         self.is_expired = False
@@ -73,7 +74,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_end = inf
         self._pauses = 0
-        """How many answers are in progress."""
+        """The number of answers in progress."""
         self._paused_at = 0.0
         self._paused_before = 0.0
         self._expiring = False
@@ -85,7 +86,7 @@ class Deadlines:
 
     @property
     def paused_seconds(self) -> float:
-        """How long the deadlines have been paused so far."""
+        """The time that the deadlines have been paused so far."""
         return self._paused_before + (_now() - self._paused_at if self._pauses else 0.0)
 
     def limit(self, seconds: float) -> Deadline:

@@ -1,8 +1,8 @@
 """A forked child of this process lets go of our connections.
 
 It has a copy of every descriptor. While it holds them, the end of this process does not close a pipe, so
-nobody would notice it. And what the child closes or collects would go through the event loop, whose selector
-is that of the parent, and over connections that the parent still uses.
+nobody would notice the end. Closing or collecting an object in the child would use the parent's selector, and
+connections that the parent still uses.
 """
 
 import os

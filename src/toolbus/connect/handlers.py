@@ -1,9 +1,9 @@
 """Answer the requests of servers: elicitation, sampling and roots, in both eras.
 
-The SDK calls this for both eras: for requests that a legacy server sends, and for those that a modern
-server returns. Requests that belong to an MCP client go to that client, the others to the host's handlers.
-Observers and guards see each of them as an operation. If a handler fails or takes too long, the request
-counts as cancelled.
+The SDK calls this for both eras: for requests that a legacy server sends, and for those that a modern server
+returns. Requests that belong to an MCP client go to that client, the others to the host's handlers. Observers
+and guards see each of them as an operation. If a handler fails or takes too long, the request is treated as
+cancelled.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ logger = logging.getLogger("toolbus")
 Kind = Literal["elicitation", "sampling", "roots"]
 Asked = types.ElicitRequestParams | types.CreateMessageRequestParams | types.RequestParams | None
 NO_ANSWER = object()
-"""For a request that nobody answered."""
+"""The outcome of a request that nobody answered."""
 DECLINED = object()
-"""For a request that a guard refused."""
+"""The outcome of a request that a guard refused."""
 METHODS: dict[Kind, str] = {
     "elicitation": ELICITATION,
     "sampling": "sampling/createMessage",
@@ -342,7 +342,7 @@ class RequestHandler:
     # For both
 
     async def _refusal(self, kind: Kind, params: Asked, outcome: object = None) -> CallDenied | None:
-        """Why guards refuse a request that is not put to anybody now; observers see this outcome."""
+        """The refusal of the guards, for a request that nobody is asked now; observers see this outcome."""
 
         async def later() -> object:
             return outcome
@@ -417,7 +417,7 @@ class RequestHandler:
         )
 
     def _too_many(self) -> str | None:
-        """Why a request is refused: no call needs it, or there were too many; else None."""
+        """The reason to refuse a request: no call needs it, or there were too many; otherwise None."""
         if not self._deadlines.busy and not self._calls_in_flight.busy:
             return None if routing_of(self.interactions).client is not None else "no request is in flight"
         limit = self.interactions.rounds
@@ -454,21 +454,21 @@ class RequestHandler:
 
 
 def _answer_of(question: Elicitation, asked: object) -> Answer:
-    """What the server is told of a question."""
+    """The answer to a question, as the server gets it."""
     if isinstance(asked, Answer):
         return asked
     return question.decline() if asked is DECLINED else question.cancel()
 
 
 def _fault(server: str, params: Any) -> str | None:
-    """Why a question must not be shown to a person."""
+    """The reason why a question must not be shown to a person."""
     if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
         return wire.elicitation(server, None, params).fault
     return None
 
 
 def _missing(client: McpClient, kind: Kind, sent: JSONObject) -> str | None:
-    """Why a client cannot be asked."""
+    """The reason why a client cannot be asked."""
     declared = client.capabilities.get(kind)
     if not isinstance(declared, dict):
         return f"the client does not support {kind}"

@@ -32,8 +32,9 @@ class CallsInFlight:
     def client(self, asked: Collection[McpClient]) -> McpClient | None:
         """The MCP client that a request of the server is for; None if unknown.
 
-        Of several calls of one client, the latest that waits for no answer: it does not matter to the server
-        in which of them the client is asked, and nobody else is. `asked` are those that wait.
+        If one caller has several calls in flight, it is the client of the latest call that waits for no
+        answer. The server does not care which of these calls carries the question. `asked` are the clients
+        that are waiting.
         """
         if (current := self.current) is not None:
             return None if current.forwarding is None else current.forwarding.client
@@ -47,7 +48,7 @@ class CallsInFlight:
 
     @property
     def on_log(self) -> OnLog | None:
-        """Who gets a log message: the call that it belongs to, or any of several calls of one client."""
+        """The receiver of a log message: the call it belongs to, or any of several calls of one client."""
         if (current := self.current) is not None:
             return current.on_log
         if len({call.caller for call in self._calls}) != 1 or any(c.forwarding is None for c in self._calls):

@@ -1,8 +1,8 @@
 """The supervised connection to one server; requests wait here while it restarts.
 
-One task owns it: it enters the SDK's client, waits, leaves it, and starts over when the connection is
-lost. Other tasks only read the state and send requests, so open, call and close work from any task and
-in any order, and the SDK's cancellation and exception groups never leave this file.
+One task owns it: it enters the SDK's client, waits, leaves it, and starts over when the connection is lost.
+Other tasks only read the state and send requests. So open, call and close work from any task and in any
+order. The SDK's cancellation and exception groups never leave this file.
 
     idle            nothing is connected; the first request connects
     connecting      the first attempt
@@ -59,9 +59,9 @@ ON_DEMAND_EVERY = 1.0
 SPAWN_BY_NAME_EVERY = 10.0
 """Seconds between starts of a failed program because of unknown names."""
 CLOSE_MARGIN = 1.0
-"""Seconds beyond `timeouts.close`, for what is killed then."""
+"""Seconds beyond `timeouts.close` for killing the remaining processes."""
 MAX_REPEATS = 3
-"""How often a request that may have reached the server is sent again."""
+"""The maximum number of repeats for a request that may have reached the server."""
 
 
 MOST_ENDS = 50
@@ -114,12 +114,12 @@ class Link:
         self._restarting = False
         """Whether the session was ended to be replaced by the next one."""
         self._connects = 0
-        """How often it became ready."""
+        """The number of times it became ready."""
         self._attempts_started = self._attempts_finished = 0
         self._last_attempt = 0.0
-        """When the last attempt started, or failed."""
+        """The time when the last attempt started, or failed."""
         self._lost_at: float | None = None
-        """When the link was lost; None while it is up, or if it never was."""
+        """The time when the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
         self._opener = SessionOpener(config, identity, self._callbacks, self.handler, early, self.begin)
         self._demanded = Flag()
@@ -164,8 +164,8 @@ class Link:
     async def open(self, *, by_name: bool = False) -> None:
         """Connect, or retry; returns when the outcome is known (see `state`). Never raises.
 
-        With `by_name`, for a tool that it may have, a failed program is not started for every call: anyone
-        can call a name that does not exist.
+        With `by_name`, the call is for an unlisted tool that the server may have. Such calls restart a failed
+        program only rarely: anyone can call a name that does not exist.
         """
         every = SPAWN_BY_NAME_EVERY if by_name and self.config.transport == "stdio" else 0.0
         is_recent = self._state == "failed" and time.monotonic() - self._last_attempt < every
@@ -271,7 +271,7 @@ class Link:
         return self.session
 
     def _recovery_left(self, window: float) -> float:
-        """How long a request waits for a link that was lost; 0 if it waits for one attempt only."""
+        """The time that a request waits for a lost link; 0 if it waits for one attempt only."""
         if self._lost_at is None or needs_user(self.error):
             return 0.0
         return max(0.0, self._lost_at + window - time.monotonic())

@@ -52,7 +52,7 @@ class SessionObserver(Protocol):
 
 
 class Callbacks:
-    """What one server reports, without secrets: notifications, log messages, warnings."""
+    """The callbacks for reports of one server, without secrets: notifications, log messages, warnings."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a modern server allows to be kept of `resources/read`, for as long as its connection lasts."""
+"""The results of `resources/read` that a modern server allows to be cached while its connection lasts."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ MOST_ENTRIES = 200
 MOST_BYTES = 4 * 1024 * 1024
 """Of one connection; each entry may have an eighth of it."""
 _ENTRY = 500
-"""Bytes that every entry counts for."""
+"""The number of bytes that every entry adds to the size of the cache."""
 _TRACING = frozenset({"traceparent", "tracestate", "baggage"})
 _EVERYBODY = None
 
@@ -33,7 +33,7 @@ class ReadCache:
         self._entries: OrderedDict[tuple[str, bool, Hashable], _Entry] = OrderedDict()
         self._size = 0
         self.version = 0
-        """Counts how often something was forgotten: what was requested before is not kept."""
+        """The number of invalidations; results that were requested before the last one are not cached."""
 
     def get(self, operation: Operation) -> ToolResult | None:
         """The fresh result of the same read, if there is one; says for how much longer it is fresh."""
@@ -68,7 +68,7 @@ class ReadCache:
             self._drop(next(iter(self._entries)))
 
     def forget(self, uri: str | None = None) -> None:
-        """A resource has changed, and with it what is below; without a URI, any may have."""
+        """Forget a changed resource and everything below it; without a URI, forget all."""
         self.version += 1
         begins = (uri or "").removesuffix("/")
         for key in [key for key in self._entries if key[0].startswith(begins)]:
@@ -80,7 +80,7 @@ class ReadCache:
 
 
 def _reader(operation: Operation) -> Hashable:
-    """Who may get a private result: the same user in the same session."""
+    """The users of a private result: the same user in the same session."""
     return operation.caller.user, operation.caller.session
 
 

@@ -41,7 +41,7 @@ class LinkRequests:
         self.max_timeout = link.config.timeouts.max
         self.most_tasks = link.config.limits.tasks
         self.question_limit = link.handler.question_limit
-        """How often the server may ask in one call."""
+        """The maximum number of questions from the server in one call."""
         self.check: Callable[[Operation], None] | None = None
         """Raises to refuse an operation; it is called once the server has listed what it offers."""
         self.send_legacy: Callable[
@@ -49,7 +49,7 @@ class LinkRequests:
         ] = lambda operation, send: send(self)
         """Sends an operation of a legacy client: over another link, if the server has two."""
         self.following = 0
-        """How many tasks are being polled."""
+        """The number of tasks being polled."""
 
     # A plain function: a coroutine less on the way of every call.
     def call_tool(

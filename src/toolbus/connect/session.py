@@ -97,7 +97,7 @@ class ServerSession:
         self.tasks_only: set[str] = set()
         """The tools that a legacy server runs only as tasks."""
         self.used = asyncio.get_running_loop().time()
-        """When the last request was sent, by the clock of the loop."""
+        """The time of the last request, by the clock of the loop."""
         self.sender = CallSender(
             client,
             result_filter,
@@ -300,7 +300,7 @@ class RequestDeadline(Deadline):
 
 
 def _response_problem(error: Exception) -> str | None:
-    """Why a response cannot be used; None if the error has nothing to do with one."""
+    """The reason why a response cannot be used; None if the error is not about a response."""
     match error:
         case ToolbusError():
             return None
@@ -325,7 +325,7 @@ BUSY = -32029
 
 
 def busy_data(error: MCPError) -> dict[str, float] | None:
-    """When such a request may be sent again; None if the error is another one."""
+    """The time after which such a request may be retried; None if the error is another one."""
     seconds = _seconds(error.code, error.data)
     return None if seconds is None else {"retryAfter": seconds}
 
@@ -361,7 +361,7 @@ class OutputCheck:
             return str(error)
 
     def problem(self, output: JSON) -> str | None:
-        """What to warn about, in one line; None if the output is valid."""
+        """The warning about the output, in one line; None if the output is valid."""
         if output is None:
             return "the output does not match its schema: there is no structured content"
         if isinstance(self._validator, str):

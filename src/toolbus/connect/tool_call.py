@@ -9,8 +9,8 @@
    the writes of one loop iteration.
 7. `plain_result` reads the records directly from the response, and the output is checked.
 
-A response that is not a plain result (input required, a task, other content than text, anything invalid)
-and an error that can be solved go on from there with the SDK, without being sent again.
+The SDK then processes solvable errors and responses that are not plain results, without another request. Such
+a response needs input, is a task, has content other than text, or is invalid.
 """
 
 from collections.abc import Mapping

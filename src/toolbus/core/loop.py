@@ -62,9 +62,8 @@ class OwnerLoop:
         if not self._is_responsive():
             work.close()
             raise RuntimeError(
-                "the event loop of the bus is blocked, so a call from another thread would never return; "
-                "await the call (ainvoke, arun), run the agent in a thread (asyncio.to_thread), "
-                "or use SyncToolbus"
+                "the bus's event loop is blocked, so this call would never return; "
+                "await the call (ainvoke, arun), use a thread (asyncio.to_thread), or use SyncToolbus"
             )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:

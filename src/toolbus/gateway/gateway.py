@@ -74,12 +74,12 @@ class Gateway:
         board: QuestionRouter | None = None,
         replicas: "Replicas | None" = None,
     ) -> None:
-        """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
+        """`view_of` gives the view of a principal, by default everything; `budget_of` limits its results.
 
-        `seal` seals what clients carry for us, and `spent` remembers which approvals of it were used.
-        `on_event` gets the events of users and sessions, which those of the bus do not include.
-        Who watches `board` answers what servers ask in calls of clients without forms.
-        With `replicas`, other gateways find its sessions and calls.
+        `seal` seals the state that clients carry for us, and `spent` remembers the approvals in it that were
+        used. `on_event` gets the events of users and sessions, which are not events of the bus. People who
+        watch `board` answer the questions of servers if a client cannot show forms. With `replicas`, other
+        gateways find its sessions and calls.
         """
         self.bus = bus
         self.settings = settings = settings or GatewayLimits()
@@ -117,7 +117,7 @@ class Gateway:
         self._starting: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
         self._began = 0.0
-        """When it began, by the clock of the loop."""
+        """The time when it began, by the clock of the loop."""
 
     async def __aenter__(self) -> Self:
         self._began = asyncio.get_running_loop().time()
@@ -254,7 +254,9 @@ class Gateway:
             self._listening.open(session, client.offering, client.view)
             if self.clients is not None:
                 self.clients.opened(session, given)
-            return session, await initialize_result(self._kernel, client.offering, negotiated)
+            return session, await initialize_result(
+                self._kernel, client.offering, negotiated, session.capabilities
+            )
         except BaseException:
             self.sessions.close(session.id)
             raise
@@ -269,7 +271,7 @@ class Gateway:
         return session
 
     def doubt(self) -> None:
-        """Others may have taken over what is here: find that out before it is used."""
+        """Verify sessions and tasks before they are used again: other replicas may have taken them over."""
         for session in self.sessions:
             session.is_doubtful = True
         self._tasks.doubt()

@@ -1,7 +1,7 @@
 """Notifications to clients: changed lists, and updates of the resources they subscribe to.
 
-A legacy client gets it on the stream of its session, a modern one on the streams that it asked for
-(`subscriptions/listen`), with only what it asked for.
+A legacy client gets it on the stream of its session. A modern client gets only the notifications that it
+asked for, on the streams of its `subscriptions/listen`.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class Notifications:
         )
         """By offering and server: who subscribes to each URI of the server, and the URI that each knows."""
         self._leaving: dict[str, deque[tuple[View, ResourceOrigin]]] = {}
-        """Subscriptions that end, by their owner; those of one owner end one after the other."""
+        """Subscriptions that end, by their owner; one owner's subscriptions end one after the other."""
         self._changed: dict[ViewListing, set[str]] = {}
         """The lists that changed, until that is reported."""
         self._is_due = False

@@ -13,7 +13,7 @@ from toolbus.core import version
 from toolbus.core.ask.interactions import ClientError, Forwarding
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.text.encoding import as_sent
-from toolbus.core.values.apps import knows_apps
+from toolbus.core.values.apps import APPS, APPS_SETTINGS, is_interface, knows_apps
 from toolbus.core.values.errors import ArgumentsError, CallDenied, ServerRejected, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import STALE, Freshness, ListKind, freshness_of
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
@@ -92,19 +92,23 @@ def server_info(name: str) -> JSONObject:
 async def discover(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     return {
         "supportedVersions": list(MODERN_VERSIONS),
-        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}}},
+        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}, APPS: APPS_SETTINGS}},
         **await _instructions(parts, request.client.offering),
         "ttlMs": round(parts.settings.ttl * 1000),
         "cacheScope": "private",
     }
 
 
-async def initialize_result(parts: GatewayParts, offering: ViewListing, negotiated: str) -> JSONObject:
+async def initialize_result(
+    parts: GatewayParts, offering: ViewListing, negotiated: str, declared: JSONObject
+) -> JSONObject:
     tasks: JSONObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     has_tasks = negotiated >= _FIRST_WITH_TASKS
+    apps: JSONObject = {"extensions": {APPS: APPS_SETTINGS}} if knows_apps(declared) else {}
+    offered: JSONObject = {**_CAPABILITIES, **apps}
     return {
         "protocolVersion": negotiated,
-        "capabilities": {**_CAPABILITIES, "tasks": tasks} if has_tasks else _CAPABILITIES,
+        "capabilities": {**offered, "tasks": tasks} if has_tasks else offered,
         "serverInfo": server_info(parts.settings.name),
         **await _instructions(parts, offering),
     }
@@ -135,26 +139,32 @@ async def set_level(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 # Lists, in pages, and how long clients may keep them
 
 
-def _list_of(key: str, kind: ListKind, entries: Callable[[ListingSnapshot], Sequence[JSONObject]]) -> Method:
-    """The method that lists entries of a kind under a key."""
+def _list_of(
+    key: str, kind: ListKind, entries: Callable[[ListingSnapshot, bool], Sequence[JSONObject]]
+) -> Method:
+    """The method that lists entries of a kind under a key; `entries` learns whether the client knows apps."""
 
     async def list_entries(parts: GatewayParts, request: ClientRequest) -> JSONObject:
         now = await _current_lists(parts, request, kind)
-        return _page(parts, request, key, entries(now), kind)
+        return _page(parts, request, key, entries(now, _shows_apps(request)), kind)
 
     return list_entries
 
 
+def _shows_apps(request: ClientRequest) -> bool:
+    return knows_apps(request.exchange.capabilities)
+
+
 async def list_tools(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     now = await _current_lists(parts, request, "tools")
-    tools = now.tools_for(modern=request.is_modern, apps=knows_apps(request.exchange.capabilities))
+    tools = now.tools_for(modern=request.is_modern, apps=_shows_apps(request))
     if request.client.budget is not None:  # what is shortened has no structured content
         tools = [{key: value for key, value in tool.items() if key != "outputSchema"} for tool in tools]
     return _page(parts, request, "tools", tools, "tools")
 
 
 async def _current_lists(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> ListingSnapshot:
-    """The lists of the client's view, once servers have listed again what has expired of that kind."""
+    """The lists of the client's view, once servers have refreshed expired lists of that kind."""
     await parts.listed(request)
     view, offering = request.client.view, request.client.offering
     if view.running:  # else what is known answers
@@ -178,7 +188,7 @@ def _page(
 
 
 def _list_hints(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> JSONObject:
-    """How long a client may keep a list: no longer than the stalest part of it is fresh."""
+    """The time that a client may keep a list: no longer than its stalest part is fresh."""
     left, longest = calls_of(request.client.view).seconds_left(kind), parts.settings.ttl
     return Freshness(longest if left is None else min(left, longest), is_public=False).hints
 
@@ -195,7 +205,7 @@ def _first(cursor: JSON, length: int) -> int:
 
 
 async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tools/call`; what goes wrong on the way is a result that a model can read."""
+    """Answer `tools/call`; a failure on the way is a result that a model can read."""
     params = request.params
     name: JSON = params.get("name")
     arguments: JSON = params.get("arguments")
@@ -284,7 +294,7 @@ async def _find_tool(parts: GatewayParts, request: ClientRequest, name: str) -> 
     """A tool that is not in the catalog yet, that the policy or the lock holds back, or that models lack."""
     await parts.started()
     spec = await calls_of(request.client.view).find_visible(name)
-    if spec.is_app_only and not knows_apps(request.exchange.capabilities):
+    if spec.is_app_only and not _shows_apps(request):
         raise calls_of(request.client.view).unknown_to_model(name)
     return spec
 
@@ -306,7 +316,8 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
     """Answer `resources/read`, from the server that has the resource."""
     uri = request.text("uri")
     await parts.started()
-    places = request.client.offering.now.uris.located(uri)
+    located, shows_apps = request.client.offering.now.uris.located(uri), _shows_apps(request)
+    places = [place for place in located if shows_apps or not is_interface(place.uri)]
     for place in places:
         spec = request_spec("resources/read", place.server, place.uri)
         try:
@@ -325,7 +336,7 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
 
 
 def _read_hints(request: ClientRequest, result: JSONObject) -> JSONObject:
-    """How long a client may keep a result; it is public only where all clients may read the same."""
+    """The time that a client may keep a result; it is public only where all clients may read the same."""
     said, principal = freshness_of(result) or STALE, request.exchange.principal
     is_anybody = principal.kind == "local" and not principal.user and principal.passed is None
     return said._replace(is_public=said.is_public and is_anybody).hints
@@ -489,10 +500,12 @@ def _check_declared(request: ClientRequest) -> None:
 _BOTH: dict[str, Method] = {
     "tools/list": list_tools,
     "tools/call": call_tool,
-    "resources/list": _list_of("resources", "resources", lambda now: now.resources),
-    "resources/templates/list": _list_of("resourceTemplates", "templates", lambda now: now.templates),
+    "resources/list": _list_of("resources", "resources", lambda now, apps: now.resources_for(apps=apps)),
+    "resources/templates/list": _list_of(
+        "resourceTemplates", "templates", lambda now, apps: now.templates_for(apps=apps)
+    ),
     "resources/read": read_resource,
-    "prompts/list": _list_of("prompts", "prompts", lambda now: now.prompts),
+    "prompts/list": _list_of("prompts", "prompts", lambda now, _: now.prompts),
     "prompts/get": get_prompt,
     "completion/complete": complete,
     "tasks/get": get_task,
@@ -503,7 +516,7 @@ MODERN: dict[str, Method] = {
     "server/discover": discover,
     "subscriptions/listen": lambda parts, request: parts.listening.listen(request),
     "tasks/update": update_task,
-    "skills/list": _list_of("skills", "skills", lambda now: list(now.skills.values())),
+    "skills/list": _list_of("skills", "skills", lambda now, _: list(now.skills.values())),
     "skills/get": get_skill,
 }
 LEGACY: dict[str, Method] = {

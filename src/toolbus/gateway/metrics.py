@@ -1,4 +1,4 @@
-"""What the gateway counts, in the text format of Prometheus."""
+"""The counters of the gateway, in the text format of Prometheus."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -47,7 +47,7 @@ class CountedCalls(Protocol):
 
 
 class Metrics:
-    """Counters of one gateway. Those of requests are by method, and never by what a client made up."""
+    """Counters of one gateway. Requests are counted by method, and never by a client's own text."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class Metrics:
 
 
 def error_kind(code: int) -> str:
-    """How errors with this JSON-RPC code are counted."""
+    """The label for errors with this JSON-RPC code."""
     return _KINDS.get(code, OTHER)
 
 
@@ -181,7 +181,7 @@ def _escaped(value: str) -> str:
 
 
 def merged(pages: Mapping[int, str], count: int) -> str:
-    """One page of those of the workers; which of `count` workers are missing shows in `worker_up`."""
+    """One page from the pages of the workers; `worker_up` shows which of `count` workers are missing."""
     meanings: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for number, page in sorted(pages.items()):

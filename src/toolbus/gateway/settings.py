@@ -7,16 +7,16 @@ from toolbus.gateway.calls.queue import CallLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
-    """How much a gateway keeps for its clients, and for how long."""
+    """The limits of a gateway for its clients: sizes, numbers and times."""
 
     name: str = "toolbus"
-    """What it calls itself to clients."""
+    """Its name for clients."""
     max_sessions: int = 10_000
     """Sessions of legacy clients; one more ends the idlest one of the principal that has the most."""
     session_idle: float = 3600.0
     """Seconds after which a session that is not used ends."""
     calls: CallLimits | None = None
-    """How many calls are made at a time, and how many wait; None for one client alone."""
+    """The maximum numbers of concurrent and waiting calls; None for one client alone."""
     max_parked: int = 1000
     """Calls that wait for an answer of a modern client, or that clients run as tasks (`max_tasks`)."""
     max_task_bytes: int = 256 * 1024 * 1024
@@ -36,7 +36,7 @@ class GatewayLimits:
     list_within: float = 8.0
     """Seconds, from the start, for which lists wait for servers of which nothing is known."""
     first_within: float = 0.0
-    """Seconds for a first request: it is answered from what is known, and only then servers are started."""
+    """Seconds for a first request: it is answered from known lists, and only then servers are started."""
     page: int = 1000
     """Entries on a page of a list."""
     ttl: float = 60.0

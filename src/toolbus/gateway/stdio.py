@@ -60,7 +60,7 @@ async def serve_stdio(
     """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
     Calls in flight then have `drain` seconds to end, or a moment if the client has left. From the beginning,
-    whatever else this process prints goes to stderr.
+    all other output of this process goes to stderr.
     """
     settings = gateway.settings
     lines = _Lines(_own_stdin() if reader is None else reader, settings.max_message)
@@ -142,7 +142,7 @@ class _Lines:
 
 
 class _Output:
-    """Writes messages in a thread, so that nobody waits for a client that does not read."""
+    """Writes messages in a thread, so that a slow client does not block the loop."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -171,7 +171,7 @@ class _Output:
                     self._written.clear()
                     await _first_of(self._written, stop)
                 return True
-        logger.warning("the client does not read what is sent to it; its connection is closed")
+        logger.warning("the client does not read its messages; its connection is closed")
         return False
 
     def _write(self) -> None:
@@ -196,7 +196,7 @@ class _Output:
             self._loop.call_soon_threadsafe(count)
 
     async def close(self) -> None:
-        """Write what is left, if the client still reads."""
+        """Write the remaining messages, if the client still reads."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, LINGER)
 
@@ -355,7 +355,7 @@ async def _first_of(*events: asyncio.Event | None) -> None:
 
 
 def _rejection(method: str, params: JSONObject | None) -> ProtocolError:
-    """Why a request is not one of the modern era, in the words of the SDK."""
+    """The reason why a request is not one of the modern era, in the words of the SDK."""
     from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 
     route = classify_inbound_request({"method": method, "params": params})

@@ -1,1 +1,1 @@
-"""What was approved: the definitions of tools in a file, and how the current ones differ from it."""
+"""Approved definitions of tools in a file, and the differences from the current ones."""

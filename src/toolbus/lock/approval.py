@@ -28,7 +28,7 @@ from toolbus.lock.launch import launch_of, resolved_package
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A server as it would be locked, and what cannot be."""
+    """A server as it would be locked, and the tools that cannot be locked."""
 
     locked: LockedServer
     quarantined: tuple[Quarantined, ...] = ()
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 def offered(inventory: Inventory) -> LockedServer:
-    """What a server offers, without how it is launched."""
+    """The definitions of a server, without its launch line."""
     return LockedServer(
         launch={}, instructions=encodable(inventory.instructions or ""), definitions=definitions(inventory)
     )
@@ -47,8 +47,8 @@ def snapshot(
 ) -> Snapshot:
     """The server as it would be locked; reads the caches of launchers for the version that runs.
 
-    What has not changed since it was locked `before` stays as it is there, to the letter. So does a version
-    that cannot be found out now.
+    Definitions that have not changed since they were locked `before` stay literally the same. So
+    does a version that cannot be found out now.
     """
     old = before or LockedServer(launch={})
     quarantined: list[Quarantined] = []
@@ -94,7 +94,7 @@ Part: TypeAlias = tuple[HeldKind, str]
 
 
 class NotAsShown(ToolbusError):
-    """What was to be approved is not what a person has seen."""
+    """A definition to approve differs from the one that a person has seen."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -102,7 +102,7 @@ class NotAsShown(ToolbusError):
 
 
 def with_parts(old: LockedServer | None, now: LockedServer, parts: Iterable[Part]) -> LockedServer:
-    """What was approved of a server, with these parts as they are now; those that are gone are left out."""
+    """The approved definitions of a server, with these parts as they are now and without removed ones."""
     approved = old or LockedServer(launch=now.launch, package=now.package)
     definitions: dict[Kind, dict[str, JSONObject]] = {
         kind: dict(named) for kind, named in approved.definitions.items()

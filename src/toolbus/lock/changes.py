@@ -1,7 +1,7 @@
 """The changes between two definitions: words in texts, arguments in schemas.
 
-Every change names its place, such as `argument path`, and what it means for callers: a new argument, one
-that is now required, a type that accepts more or less than before.
+Every change names its place, such as `argument path`, and its effect on callers. Examples are a new argument,
+a newly required one, and a type that accepts more or less than before.
 """
 
 import re
@@ -27,13 +27,13 @@ EFFECTS: Mapping[Effect, str] = {
     "narrowed": "accepts less",
     "changed": "changed",
 }
-"""What each is called."""
+"""The text for each effect."""
 Words: TypeAlias = tuple[Literal["same", "removed", "added"], str]
 _SCHEMAS = {"inputSchema": "argument", "outputSchema": "result"}
 _DEEPEST = 30
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _GAP = 3
-"""How many unchanged words, spaces included, may be between two changes that are shown as one."""
+"""The maximum number of unchanged words, spaces included, between two changes that are shown as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class LockDifference:
 
 
 def server_differences(server: str, old: LockedServer | None, new: LockedServer) -> list[LockDifference]:
-    """What differs between two locks of one server; everything, if there is no old one."""
+    """The differences between two locks of one server; everything, if there is no old one."""
     before = old or LockedServer(launch={})
     was, now = before.digests, new.digests
     found: list[LockDifference] = []
@@ -112,7 +112,7 @@ def _difference(
 
 
 def definition_changes(old: JSONObject, new: JSONObject) -> list[DefinitionChange]:
-    """What changed from one definition to another."""
+    """The changes from one definition to another."""
     found: list[DefinitionChange] = []
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)

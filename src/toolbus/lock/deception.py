@@ -92,7 +92,7 @@ def _mixed_names(names: Iterable[tuple[str, str]]) -> Iterator[Suspicion]:
 
 
 def _mixed(name: str) -> str | None:
-    """How a word of a name deceives; a name may have words in several scripts."""
+    """The deception in a word of a name; a name may have words in several scripts."""
     for word in re.split(r"[\W\d_]+", name):
         scripts = _scripts(word)
         if len(scripts) > 1:
@@ -176,5 +176,5 @@ def _scripts(text: str) -> set[str]:
 
 
 def _skeleton(name: str) -> str:
-    """What a name looks like, whichever sign is between its words."""
+    """The appearance of a name, with any sign between its words."""
     return looks(name)[2].replace("-", "_")

@@ -1,8 +1,8 @@
 """The definitions that are locked: JSON from the records of a server's inventory, and records from JSON.
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
-depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
-that nobody acts on: of `_meta`, only `ui`, `ui/visibility` and the digest of a script count.
+depend on the order of keys or sets, on white space in texts, or on metadata that nobody acts on. The only
+relevant members of `_meta` are `ui`, `ui/visibility`, `ui/resourceUri` and the digest of a script.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from toolbus.config.scripts import DIGEST
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
-from toolbus.core.values.apps import FLAT_VISIBILITY
+from toolbus.core.values.apps import FLAT_URI, FLAT_VISIBILITY
 from toolbus.core.values.records import (
     JSON,
     Inventory,
@@ -29,7 +29,6 @@ from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
 Kind: TypeAlias = Literal["tools", "prompts", "templates", "skills"]
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "templates", "skills")
-_LOCKED_META = ("ui", FLAT_VISIBILITY, DIGEST)
 _SETS = ("required", "enum", "type")
 """Keywords of JSON Schema whose list is a set."""
 _TEXTS = ("title", "description")
@@ -87,7 +86,7 @@ def definition_digest(definition: JSONObject) -> str:
 
 
 def any_digest(definition: JSONObject) -> str:
-    """As `definition_digest`, also of a definition that no lockfile can have."""
+    """Like `definition_digest`, but even for a definition that no lockfile can have."""
     return digest_of(_normalized(definition))
 
 
@@ -110,7 +109,7 @@ def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
 def inventory_of(
     server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: ServerLimits
 ) -> Inventory:
-    """What the server offered when it was locked."""
+    """The inventory of the server when it was locked."""
     longest, largest = limits.description, limits.schema_size
     records = [tool_spec(server, one, longest, largest) for one in locked["tools"].values()]
     return Inventory(
@@ -130,7 +129,7 @@ def _skills(server: str, entries: Iterable[JSONObject]) -> Iterator[Skill]:
 
 
 def unlockable(definition: JSONObject) -> str | None:
-    """Why something cannot be locked although it has a digest; None if it can."""
+    """The reason why a definition with a digest cannot be locked; None if it can."""
     if definition.get("resources") == "dynamic":
         return "its files are generated when they are read, so their content cannot be locked"
     return None
@@ -171,8 +170,15 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 
 
 def locked_meta(meta: JSON) -> dict[str, JSON]:
-    """The part of the `_meta` of a tool that a lock covers."""
-    return {key: value for key, value in entries_of(meta).items() if key in _LOCKED_META}
+    """The part of the `_meta` of a tool that a lock covers.
+
+    Clients ignore the flat URI of a tool with `ui.resourceUri`.
+    """
+    given = entries_of(meta)
+    keys = ["ui", FLAT_VISIBILITY, DIGEST]
+    if "resourceUri" not in entries_of(given.get("ui")):
+        keys.append(FLAT_URI)
+    return {key: value for key, value in given.items() if key in keys}
 
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:

@@ -1,4 +1,4 @@
-"""Compare what a server offers with what was approved, and hold what differs."""
+"""Compare the definitions of a server with the approved ones, and hold changes."""
 
 import shlex
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ SINGULAR: dict[Kind, HeldKind] = {
 KIND_OF: Mapping[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 _STEPS = "; review it: "
 NOT_AS_LOCKED = f"not as in {NAME}"
-"""What a warning about a difference says in the mode `warn`."""
+"""The text of a warning about a difference in the mode `warn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class HeldTool:
     fields: tuple[str, ...] = ()
     """The fields of its definition that changed; empty if it is new."""
     digest: str = field(default="", repr=False)
-    """Of what is offered now: if that changes again, it is held anew, and reported again."""
+    """The digest of the current definition: another change is held and reported again."""
 
     @property
     def key(self) -> str:
@@ -63,7 +63,7 @@ class HeldTool:
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """What a server offers, compared with what was approved."""
+    """The inventory of a server, compared with the approved one."""
 
     approved: Inventory
     held: tuple[HeldTool, ...] = ()
@@ -78,7 +78,7 @@ class Review:
         }
 
     def why_held(self, kind: Literal["tool", "prompt", "skill"], name: str) -> str | None:
-        """Why something must not be used; None if it may."""
+        """The reason why something must not be used; None if it may."""
         if name in self._allowed[kind]:
             return None
         reasons = (one.reason for one in self.held if (one.kind, one.name) == (kind, name))
@@ -89,17 +89,17 @@ class Review:
 
 
 class Reviewer:
-    """Compares the inventories of one server with what was approved of it."""
+    """Compares the inventories of one server with its approved inventory."""
 
     def __init__(self, server: str, locked: LockedServer, limits: ServerLimits) -> None:
         self._server = server
         self._locked = locked
         self.known = locked.inventory(server, limits)
-        """What was approved."""
+        """The approved inventory."""
         self._tools = {tool.origin.tool: tool for tool in self.known.tools}
 
     def review(self, inventory: Inventory) -> Review:
-        """The inventory without what differs, and what differs."""
+        """The inventory without the differing definitions, and those definitions as held."""
         held: list[HeldTool] = []
         same: dict[Kind, set[str]] = {}
         for kind, found in definitions(inventory).items():

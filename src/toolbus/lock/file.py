@@ -1,8 +1,8 @@
-"""The lockfile: what was approved of each server, with full definitions, so that a change can be shown.
+"""The lockfile: the approved definitions of each server, in full, so that a change can be shown.
 
-It is made for version control: sorted, one block for each tool. Every block has a digest, and so has every
-server, so that a file that was edited by hand or merged badly is refused, and not trusted by accident. The
-digest of a server is that of its entry as it stands, because it is checked whenever a bus is made.
+It is made for version control: sorted, one block for each tool. Every block and every server has a digest, so
+a file that was edited by hand or merged badly is refused. The digest of a server covers its entry as written,
+because it is checked whenever a bus is made.
 """
 
 import json
@@ -35,12 +35,12 @@ _CONFLICT_MARKS = ("<<<<<<<", ">>>>>>>")
 
 Migration = Callable[[dict[str, JSON]], dict[str, JSON]]
 MIGRATIONS: Mapping[int, Migration] = {}
-"""From a version to the next one."""
+"""The migrations from a version to the next one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedServer:
-    """What was approved of one server."""
+    """The approved launch line and definitions of one server."""
 
     launch: JSONObject
     package: JSONObject = field(default_factory=dict[str, JSON])
@@ -72,7 +72,7 @@ class LockedServer:
         }
 
     def inventory(self, server: str, limits: ServerLimits) -> Inventory:
-        """What the server offered when it was locked."""
+        """The inventory of the server when it was locked."""
         return inventory_of(server, self.definitions, self.instructions, limits)
 
 
@@ -87,7 +87,7 @@ class Lockfile:
 
 
 def lock_path(config_file: str) -> Path:
-    """Where the lockfile of a config is: next to it; `toolbus.local.yaml` has its own."""
+    """The path of a config's lockfile: next to it; `toolbus.local.yaml` has its own."""
     path = Path(config_file).absolute()
     return path.with_name(LOCAL_NAME if path.name == LOCAL else NAME)
 

@@ -1,7 +1,7 @@
-"""How a server is started or reached, which decides what runs: references as written, secrets left out.
+"""The launch line or URL of a server, which decides what runs: references as written, secrets left out.
 
-A launcher such as `npx` or `uvx` without a version runs whatever is published that day, so a lock records the
-version of the package that was resolved, and an unpinned package is worth a warning.
+A launcher such as `npx` or `uvx` without a version runs the version that is published that day. So a lock
+records the resolved version of the package, and an unpinned package leads to a warning.
 """
 
 import json
@@ -22,7 +22,7 @@ from toolbus.schema.values import entries_of, items_of
 
 
 def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
-    """The launch line or URL of a server, the same on every machine; `folder` is that of the config."""
+    """The launch line or URL of a server, the same on every machine; `folder` is the config's folder."""
     shown, folder = without_literals(config), config.folder or folder
     launch: dict[str, JSON] = {}
     if config.command is not None:

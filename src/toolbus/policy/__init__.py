@@ -1,1 +1,1 @@
-"""Who may do what: the rules of a policy, and the answers of people who are asked."""
+"""Permissions: the rules of a policy, and the answers of people who are asked."""

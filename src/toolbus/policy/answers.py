@@ -34,7 +34,7 @@ class AnswerKey:
     user: str
     kind: str
     target: str
-    """`server/tool`, with the server's own name; or `server/uri` and the like."""
+    """`server/tool`, with the server's own name; or `server/uri`, for example."""
     definition: str | None
     """The digest of the tool's definition."""
     rule: str
@@ -201,7 +201,7 @@ class Answers:
         """Keep an answer for this session that could not be stored."""
         with self._lock:
             self._session[key] = "never" if answer == "never" else "session"
-        self._warn(f"the answer {answer!r} counts until the bus closes: {problem}")
+        self._warn(f"the answer {answer!r} is kept only until the bus closes: {problem}")
 
 
 def _problem(error: Exception) -> str:

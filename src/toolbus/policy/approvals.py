@@ -18,13 +18,13 @@ NOT_AGAIN = "do not repeat it unless the user asks for it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalOutcome:
-    """What came of a question."""
+    """The outcome of a question."""
 
     allowed: bool
     by: str
-    """Who decided."""
+    """The one who decided."""
     reason: str = ""
-    """Why it was denied."""
+    """The reason for a denial."""
 
 
 class Approvals:
@@ -34,7 +34,7 @@ class Approvals:
         self._interactions = interactions
         self._answers = answers
         self._waiting: dict[AnswerKey, set[asyncio.Future[None]]] = {}
-        """Who waits for an answer to a question; each is woken by a lasting one."""
+        """The calls that wait for an answer to a question; each is woken by a lasting one."""
         self._asked: set[asyncio.Future[Any]] = set()
         """Handlers that run, also those whose answer is not needed any more."""
 
@@ -44,7 +44,7 @@ class Approvals:
         return self._interactions.approve is not None and (reaches is None or reaches(session))
 
     def settled(self, keys: Sequence[AnswerKey]) -> ApprovalOutcome | None:
-        """What lasting answers decide; None if one of the questions is open."""
+        """The outcome by lasting answers; None if one of the questions is open."""
         found = [self._answers.find(key) for key in keys]
         for answer in found:
             if answer is not None and not answer[0]:

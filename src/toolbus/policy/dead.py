@@ -231,7 +231,7 @@ def _without_tools(
 
 
 def _hiding(rule: Rule, earlier: Sequence[Rule], servers: Collection[str]) -> list[int]:
-    """The rules before one that match whatever it matches; empty if it can be reached."""
+    """The earlier rules that always match when this one does; empty if it can be reached."""
     found: set[int] = set()
     for kind, pattern in _selected(rule):
         hiding = (other for other in earlier if _hides(other, rule, kind, pattern, servers))
@@ -272,7 +272,7 @@ def _covers(wide: str, narrow: str, servers: Collection[str]) -> bool:
 
 
 def _meant(pattern: Pattern, targets: Sequence[PolicyTarget]) -> tuple[str, ...]:
-    """What resembles a pattern: by name on the servers that it names, or else by server and name."""
+    """The likely targets of a pattern: similar names on its servers, or else similar servers and names."""
     whole = {f"{each.server}/{each.name}": each for each in targets}
     named = {each.name: shown for shown, each in whole.items() if pattern.names(each.server)}
     close = _close(pattern.text.partition("/")[2], named)

@@ -1,7 +1,7 @@
 """The guard of a bus: the one place that enforces its policy, for every face and every kind of operation.
 
-It sees an operation exactly as it will be sent. It decides, asks a person if need be, counts what a rule
-lets through, and records the decision before anything is sent. Whatever goes wrong, nothing is sent.
+It sees an operation exactly as it will be sent. It decides, asks a person if necessary, counts the calls that
+a rule allows, and records the decision before anything is sent. If anything goes wrong, nothing is sent.
 """
 
 import json
@@ -30,11 +30,11 @@ NOBODY = (
 MUTE = "asks a person, and this client does not support forms; use one that does, or change the rule"
 CHANGED = "the call is not the one that was approved: its arguments or the tool changed since"
 ANSWERS = ("once", "session", "always", "never", "no")
-"""What a person may answer to the question of a suspended call."""
+"""The possible answers of a person to the question of a suspended call."""
 
 
 class Subjects(Protocol):
-    """What operations are about."""
+    """The targets of operations."""
 
     def target(self, operation: Operation, /) -> PolicyTarget | None:
         """The target of an operation; None if nobody decides about it."""
@@ -55,7 +55,7 @@ class AuditLog(Trail, Observer, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ActiveRules:
-    """What a guard enforces now."""
+    """The rules and the trail that a guard uses now."""
 
     layer: Layer
     """The policy of the bus."""
@@ -70,7 +70,7 @@ class ActiveRules:
 
 
 class Current(Protocol):
-    """Has what is enforced now; a reload replaces it."""
+    """The holder of the active rules; a reload replaces them."""
 
     now: ActiveRules
 
@@ -89,7 +89,7 @@ class _Case:
         return described(self.operation.spec.name, self.target)
 
     def keys(self) -> list[AnswerKey]:
-        """What lasting answers would be about: each rule that asks."""
+        """The keys for lasting answers: one for each rule that asks."""
         target = self.target
         if target.kind == "tool" and self.definition is None:
             return []  # an answer could not expire
@@ -124,11 +124,11 @@ class Foreseen(NamedTuple):
 
 _Allowed: TypeAlias = tuple[PolicyTarget, Verdict, Decision]
 _MOST_ALLOWED = 2_000
-"""How many tools are remembered with what is recorded of their calls."""
+"""The maximum number of tools whose allowed calls are remembered with their decision."""
 
 
 class PolicyGuard:
-    """Enforces the policy of a bus, and those of its views."""
+    """Enforces the policy of a bus, and the policies of its views."""
 
     def __init__(self, current: Current, subjects: Subjects, asking: Approvals) -> None:
         """`current` has the policy and the trail of the current config."""
@@ -140,7 +140,7 @@ class PolicyGuard:
     def admits(self, operation: Operation) -> bool:
         """Whether an operation is allowed at once, and recorded; otherwise it has to be awaited.
 
-        The way of nearly all calls: it makes nothing that is not needed.
+        Nearly all calls take this way, so it creates no unnecessary objects.
         """
         if operation.policies:
             return False
@@ -159,7 +159,7 @@ class PolicyGuard:
         return True
 
     def _remember(self, target: PolicyTarget, verdict: Verdict) -> _Allowed:
-        """What is recorded of a call that is allowed; the target is another one if its definition changes."""
+        """The recorded decision of an allowed call; the target is another one if its definition changes."""
         by = "default" if verdict.rule is None else "policy"
         rule, definition = self._current.now.layer.label(verdict), self._subjects.definition(target)
         decision = Decision(action="allow", by=by, rule=rule, definition=definition)
@@ -190,24 +190,24 @@ class PolicyGuard:
                 return None
 
     def check_offered(self, operation: Operation) -> None:
-        """Raise `CallDenied`, and record it, if the operation is denied whatever its arguments are."""
+        """Raise `CallDenied`, and record it, if the operation is denied with any arguments."""
         target = self._subjects.target(operation)
         if target is not None and (ruling := self._removal(target, operation.policies)) is not None:
             case = _Case(operation, target, [ruling], self._subjects.definition(target))
             raise self._refusal(case, "policy", ruling.denial)
 
     def denial(self, name: str, target: PolicyTarget, policies: tuple[object, ...]) -> CallDenied | None:
-        """The error for the tool of that name, if it is denied whatever the arguments are."""
+        """The error for the tool of that name, if it is denied with any arguments."""
         ruling = self._removal(target, policies)
         return None if ruling is None else CallDenied(described(name, target), ruling.denial, ruling.label)
 
     def is_hidden(self, operation: Operation) -> bool:
-        """Whether the policies of views alone deny an operation, whatever its arguments are."""
+        """Whether the policies of views alone deny an operation with any arguments."""
         target = self._subjects.target(operation)
         return target is not None and removal(layers_of(operation.policies), target) is not None
 
     def question(self, operation: Operation) -> ApprovalRequest | None:
-        """What a person has to be asked about an operation; None if it is decided without one."""
+        """The question for a person about an operation; None if it is decided without one."""
         case = self._case(operation)
         if case is None or case.rulings[0].action != "ask":
             return None
@@ -295,7 +295,7 @@ class PolicyGuard:
         return now if ruling.action == "ask" else case
 
     def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> ApprovalOutcome | None:
-        """What a person answered before; None if that was not asked, or about another call."""
+        """A person's earlier answer; None if there was no such question, or if it was about another call."""
         given = operation.approval
         if given is None:
             return None
@@ -356,7 +356,7 @@ class PolicyGuard:
 
 
 def described(name: str, target: PolicyTarget) -> str:
-    """What is called, as the beginning of a sentence; tools by the public `name`."""
+    """The target of the call, as the beginning of a sentence; tools by the public `name`."""
     return f"{target.kind} {name if target.kind == 'tool' else target.name!r}"
 
 

@@ -1,6 +1,6 @@
-"""The policies that decide about one operation: that of the bus, and those of the views it was made through.
+"""The policies that decide about one operation: the policy of the bus and the policies of its views.
 
-All of them decide, and the strictest decision counts.
+All of them decide, and the strictest decision wins.
 """
 
 import time
@@ -29,7 +29,7 @@ class Layer:
     """
 
     def __init__(self, rules: Sequence[PolicyRule], prefix: str = "") -> None:
-        """`prefix` tells its rules from those of the bus: `view.policy[2]`."""
+        """`prefix` distinguishes its rules from the bus's own: `view.policy[2]`."""
         self.policy = Policy(rules)
         self._rates: OrderedDict[str, Rates] = OrderedDict()
         """By user; each has as many calls as a rule allows."""
@@ -81,7 +81,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class LayerDecision:
-    """What one layer decides."""
+    """The decision of one layer."""
 
     layer: Layer
     verdict: Verdict
@@ -96,7 +96,7 @@ class LayerDecision:
 
     @property
     def denial(self) -> str:
-        """Why it denies a call, for the model and the person."""
+        """The reason for denying a call, for the model and the person."""
         reason = f": {self.verdict.reason}" if self.verdict.reason else ""
         return f"rule {self.label} denies it{reason}"
 
@@ -104,13 +104,13 @@ class LayerDecision:
 def rulings(
     layers: Iterable[Layer], target: PolicyTarget, arguments: Mapping[str, JSON]
 ) -> list[LayerDecision]:
-    """What each layer decides about an operation, the strictest first; the bus before its views."""
+    """The decisions of all layers about an operation, the strictest first; the bus before its views."""
     found = [LayerDecision(layer, layer.policy.decide(target, arguments)) for layer in layers]
     return sorted(found, key=lambda one: (-STRICTNESS[one.action], one.label is None))
 
 
 def removal(layers: Iterable[Layer], target: PolicyTarget) -> LayerDecision | None:
-    """The rule that denies something whatever the arguments are."""
+    """The rule that denies something with any arguments."""
     for layer in layers:
         if (verdict := layer.policy.removes(target)) is not None:
             return LayerDecision(layer, verdict)
@@ -140,7 +140,7 @@ class Rates:
         self._runs: OrderedDict[tuple[str, str, str, str], int] = OrderedDict()
 
     def over(self, rule: PolicyRule, label: str, caller: Caller) -> str | None:
-        """Why the call is one too many; None if it is not, and then it is counted."""
+        """The limit that the call exceeds; None if it does not, and then it is counted."""
         if rule.per_minute is None and rule.per_run is None:
             return None
         now = self._clock()

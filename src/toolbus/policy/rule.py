@@ -1,11 +1,11 @@
 """One rule of a policy, ready to be compared with targets: by patterns, by a tool's hints, by arguments.
 
-The hints of a trusted server count as given. An untrusted server might say anything, so its tools count as
-destructive, writing and open-world whatever it says, and `read-only` and `idempotent` are only its word.
+The hints of a trusted server are used as given. An untrusted server might claim anything, so its tools are
+always treated as destructive, writing and open-world. Its `read-only` and `idempotent` hints are mere claims.
 
-Patterns are globs on `server/name`. A name is matched as it is. A rule that asks or denies also matches a
-name that looks the same (another case, characters that look alike, hidden characters) and any reading of a
-URI. A rule that allows matches a URI only if it matches however the URI is read.
+Patterns are globs on `server/name`. A name is matched as it is. A rule that asks or denies also matches
+look-alike names (another case, similar or hidden characters) and any reading of a URI. A rule that allows
+matches a URI only if it matches however the URI is read.
 """
 
 import re
@@ -30,19 +30,19 @@ STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTarget:
-    """What an operation uses: a tool, a resource or a prompt of a server; or what a server requests of us."""
+    """The target of an operation: a tool, a resource or a prompt of a server, or the server's own request."""
 
     kind: Kind
     server: str
     name: str
     """The server's own name of the tool or prompt; a URI; `elicitation`, `sampling` or `roots`."""
     spec: ToolSpec | None = None
-    """The tool, for its hints; without it, the tool counts as one without hints."""
+    """The tool, for its hints; without it, the target has no hints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a policy decides."""
+    """The decision of a policy."""
 
     action: Action
     rule: int | None = None
@@ -77,7 +77,7 @@ def holds(hint: Hint, spec: ToolSpec | None) -> Holds:
 
 
 def _stated(hint: Hint, annotations: JSONObject) -> Holds:
-    """By a trusted server; the defaults are those of the protocol."""
+    """The hint as a trusted server states it; the defaults come from the protocol."""
     reads_only = marks_read_only(annotations)
     match hint:
         case "read-only":
@@ -158,7 +158,7 @@ class Pattern:
         return readings is not None and all(map(parts.name, readings))
 
     def _ways(self, alias: str) -> list[_Parts]:
-        """How it can be divided for a server; in one way, unless the alias has slashes itself."""
+        """The ways to divide it for a server: one way, unless the alias has slashes itself."""
         ways = (self._division(number) for number in {1, alias.count("/") + 1})
         return [parts for parts in ways if parts is not None]
 
@@ -191,7 +191,7 @@ def _looks_like(pattern: str) -> Callable[[str], bool]:
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """As `fnmatchcase`, whose cache is too small for many rules; a text equal to the pattern matches, too."""
+    """Like `fnmatchcase`, whose cache is too small for many rules; an equal text always matches."""
     match = re.compile(translate(pattern)).match
     return lambda text: text == pattern or match(text) is not None
 
@@ -202,7 +202,7 @@ _IGNORED = str.maketrans("", "", "\t\r\n")
 
 
 def spellings(uri: str) -> tuple[str, ...] | None:
-    """What a server may take a URI for; None if it is encoded too many times to tell."""
+    """The possible readings of a URI by a server; None if it is encoded too many times to tell."""
     found: dict[str, None] = {}
     text = uri.translate(_IGNORED).strip()
     for _ in range(_MOST_DECODINGS):
@@ -281,7 +281,7 @@ class Rule:
         return "yes" if hint is None else holds(hint, target.spec)
 
     def accepts(self, arguments: Mapping[str, JSON]) -> bool:
-        """Whether its condition on arguments holds; what cannot be checked is decided the strict way."""
+        """Whether its condition on arguments holds; an unverifiable value is decided the strict way."""
         found = self.checked(arguments)
         return not self.loosens if found is None else found
 

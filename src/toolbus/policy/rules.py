@@ -39,14 +39,14 @@ class _Candidates(NamedTuple):
     verdict: Verdict | None
     """The decision, if it does not depend on arguments."""
     rules: tuple[Rule, ...]
-    """Those that match, up to the first that does so whatever the arguments are."""
+    """The matching rules, up to the first that matches with any arguments."""
     claimed: tuple[Rule, ...]
     """Those that match by the word of the server, the strictest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedStep:
-    """What one rule says about a target."""
+    """The effect of one rule on a target."""
 
     rule: int
     matched: bool | None
@@ -72,7 +72,7 @@ class Policy:
         self._known: dict[tuple[Kind, str, str], _Candidates] = {}
 
     def decide(self, target: PolicyTarget, arguments: Mapping[str, JSON]) -> Verdict:
-        """What happens to a call with these arguments."""
+        """The decision about a call with these arguments."""
         spec = target.spec
         found = self._known.get((target.kind, target.server, target.name))
         if (
@@ -84,7 +84,7 @@ class Policy:
         return found.verdict or _decided(found, arguments)
 
     def removes(self, target: PolicyTarget) -> Verdict | None:
-        """The denial that holds whatever the arguments are; None if there is none."""
+        """The denial that applies to all arguments; None if there is none."""
         found = self._candidates(target)
         for rule in found.claimed:
             if rule.config.do == "deny" and rule.validator is None:
@@ -103,7 +103,7 @@ class Policy:
         return "ask" in actions or (claims_ask and "allow" in actions)
 
     def explain(self, target: PolicyTarget, arguments: Mapping[str, JSON] | None) -> list[ExplainedStep]:
-        """What each rule says, up to the one that ends the search; None for any arguments."""
+        """The effect of each rule, up to the one that ends the search; None for any arguments."""
         by_default = arguments is None
         verdict = _default(self._candidates(target)) if by_default else self.decide(target, arguments)
         return explained(self._compiled, target, arguments, verdict.rule)
@@ -168,7 +168,7 @@ def _decided(candidates: _Candidates, arguments: Mapping[str, JSON]) -> Verdict:
 
 
 def _last(candidates: _Candidates) -> Verdict:
-    """What is decided if no condition on arguments holds."""
+    """The decision if no condition on arguments holds."""
     rules = candidates.rules
     return rules[-1].verdict if rules and rules[-1].validator is None else UNMATCHED
 
@@ -273,7 +273,7 @@ def _condition(rule: Rule, arguments: Mapping[str, JSON] | None) -> tuple[bool |
 
 
 def _fault(rule: Rule, arguments: Mapping[str, JSON]) -> str:
-    """Where the arguments do not match; without their values, which may be secret."""
+    """The place where the arguments do not match; without their values, which may be secret."""
     faults = rule.validator.faults(dict(arguments)) if rule.validator else []
     if not faults:
         return "its arguments do not match"

@@ -34,12 +34,13 @@ _DEPTH = 50
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens the text has for a model.
+    """An estimate of a model's tokens for the text.
 
-    A quarter for a letter or blank, a half for a digit or sign; of other scripts a half (Cyrillic, Arabic)
-    or one (Chinese, Hindi) for a letter, two for an emoji. For English, code, JSON and logs that is 0.8 to
-    1.2 times the count of the tokenizers cl100k, o200k and that of Claude 2; for other scripts half to
-    twice, and for Hindi up to three times that of the newest ones.
+    A Latin letter or blank takes a quarter of a token, a digit or sign a half. In other scripts, a letter
+    takes a half (Cyrillic, Arabic) or one (Chinese, Hindi); an emoji takes two. For English, code, JSON and
+    logs, the estimate is 0.8 to 1.2 times the count of cl100k, o200k and the tokenizer of Claude 2. For other
+    scripts it is half to twice that count, and for Hindi up to three times the count of the newest
+    tokenizers.
     """
     data = text.encode("utf-8", "surrogatepass")
     return -(-sum((len(data) - len(data.translate(None, kind))) * weight for kind, weight in _WEIGHTS) // 4)

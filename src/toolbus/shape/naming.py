@@ -3,12 +3,12 @@
 A legal name is one that every provider accepts: 1 to 64 characters of `[A-Za-z0-9_-]`. Names are never
 parsed: a call uses the tool's origin.
 
-A name must not depend on which servers are up, or prompts that quote it would break. So conflicts
-between servers are resolved from the config alone: a name belongs to the server with the longest
-matching prefix (`google_drive_search` to `google_drive`, not to `google`), and a tool of any other
-server with that name gets a digest of its origin. With "auto", even `google-search` and `googleSearch` have
-the prefix `google`. A name set by a shaper is used as it is, before all
-others. The bus's own tools keep their names: no server's tool gets one of them.
+A name must not depend on which servers are up, or prompts that quote it would break. So conflicts between
+servers are resolved from the config alone. A name belongs to the server with the longest matching prefix:
+`google_drive_search` to `google_drive`, not to `google`. A tool of any other server with that name gets a
+digest of its origin. With "auto", even `google-search` and `googleSearch` have the prefix `google`. A name
+set by a shaper is used as it is and takes precedence. The bus's own tools keep their names: no server's tool
+gets one of them.
 """
 
 import re

@@ -11,8 +11,8 @@ A rule is a plain mapping, as in a config:
     hints         knowledge of the owner: {read_only, destructive, idempotent, open_world}
     result        a `ResultShape`: the part of its results that a model gets
 
-An argument with a `value` is always sent with it and hidden from the model; one with a `default` is
-optional; `hide` hides an optional one.
+An argument with a `value` is always sent with it and hidden from the model. An argument with a `default` is
+optional. `hide` hides an optional argument.
 """
 
 from collections.abc import Collection, Mapping

@@ -40,7 +40,7 @@ def shaped(
     """The tools after all shapers, in order; `ShaperFailed` names a broken one.
 
     With `leave_out`, only a tool for which a shaper raises, or does not return a tool, is left out, and
-    reported there. A shaper that fails for every tool, or for the remaining ones as well, is broken.
+    reported there. A shaper that fails for every tool, or again for the remaining ones, is broken.
     """
     result = list(tools)
     for shaper in shapers:

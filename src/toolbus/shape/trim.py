@@ -1,8 +1,8 @@
-"""Trim a schema without changing what it accepts or tells: what generators add, and what nothing refers to.
+"""Trim a schema without changing what it accepts or tells.
 
-Titles that repeat the name of their property, empty texts, the indentation of descriptions, comments,
-defaults that say "not given", keywords without effect, and definitions that no reference reaches. A validator
-accepts the same values as before.
+It removes unused definitions and leftovers of generators. These are titles that repeat the name of their
+property, empty texts, indentation, comments, defaults that say "not given", and keywords without effect. A
+validator accepts the same values as before.
 """
 
 import json

@@ -113,7 +113,7 @@ async def test_a_replica_that_announces_a_wrong_address_is_reported_once_and_fou
     await asyncio.sleep(10 * BEAT)
     (report,) = (one for one in reports() if wrong.id in one.split(" on ")[0])
     assert f"cannot be reached at http://127.0.0.1:{port}" in report
-    assert "set store.address there" in report
+    assert "set its store.address" in report
     assert own.known(wrong.id) is None
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port)
     await until(lambda: own.known(wrong.id) is not None)

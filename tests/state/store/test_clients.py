@@ -144,7 +144,7 @@ async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_repor
     answers.share(StoredAnswers(store, None, Mirror(store, ANSWERS)))
     answers.add(ANN, "always")
     async with asyncio.timeout(PATIENCE):
-        assert "counts until the bus closes: store postgresql://127.0.0.1:1/db" in await warned.get()
+        assert "is kept only until the bus closes: store postgresql://127.0.0.1:1/db" in await warned.get()
     assert answers.find(ANN) == (True, "session answer")
     await store.close()
 

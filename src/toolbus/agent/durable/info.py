@@ -23,7 +23,7 @@ _STATUS: dict[str, Status] = {
 
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
-"""What reading a row raises that toolbus did not write."""
+"""Errors of reading a row that toolbus did not write."""
 LONGEST_ERROR = 2_000
 """Characters of the error of a step."""
 _PROBLEMS = ("unknown", "refused", "error", "failed", "retry")
@@ -43,11 +43,11 @@ class RunInfo:
     """As seconds since the epoch, like `updated`."""
     updated: float
     worker: str | None = None
-    """Who has it now, or had it last."""
+    """The worker that has it now, or had it last."""
     attempts: int = 0
-    """How often a worker took it."""
+    """The number of times that a worker took it."""
     question: WaitingCall | None = None
-    """What it waits for."""
+    """The question that it waits for."""
     answered: bool = False
     """Whether its question is answered, and no worker has taken the answer yet."""
     held: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -57,7 +57,7 @@ class RunInfo:
     program: str = ""
     """The label of the tools of the workers that take it; empty if it waits for the first worker."""
     journal: str = JOURNAL_VERSION
-    """How it is recorded: only versions of toolbus with the same journal can continue it."""
+    """The version of its record: only versions of toolbus with the same journal can continue it."""
     output: str | None = None
     """The text; of an object, as JSON."""
     structured: JSON = None

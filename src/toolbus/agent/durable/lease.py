@@ -1,8 +1,8 @@
-"""Which workers are alive: each counts its beats in a row of the store, and all watch each other.
+"""The liveness of workers: each increments its heartbeat in a row of the store, and all watch each other.
 
-No clock is read: a worker is dead if its count stood still while the watcher itself beat often enough to
-cover its lease. So neither a clock that is set back, nor a store that nobody reached for a while, nor a
-watcher that was suspended declares anybody dead.
+No clock is read. A worker is dead if its count did not change while the watcher itself beat often enough to
+cover the worker's lease. So nobody is declared dead because a clock was set back, because the store was
+unreachable for a while, or because the watcher was suspended.
 """
 
 import json
@@ -31,11 +31,11 @@ class WorkerRow:
     host: str
     pid: int
     started: str
-    """When its process started, as the system counts it: a process id may be used again."""
+    """The start time of its process, as the system reports it: a process id may be reused."""
     agents: str
     """The names of its agents, for versions of toolbus that do not know `programs`."""
     version: str
-    """Of toolbus."""
+    """The version of toolbus."""
     joined: int = 0
     """Grows with each worker that joins: the newest has the largest."""
     programs: str = "{}"
@@ -90,7 +90,7 @@ class Leases:
             return found
 
     def beat(self, worker: str, agents: str, programs: str) -> bool:
-        """A sign of life; False if the worker was declared dead meanwhile."""
+        """Send a heartbeat; False if the worker was declared dead meanwhile."""
         statement = (
             "UPDATE toolbus_workers SET beats = beats + 1, agents = :agents, programs = :programs "
             "WHERE worker = :worker AND dead = 0"
@@ -115,7 +115,7 @@ class Leases:
 
 
 class Watch:
-    """What one worker has seen of the others."""
+    """One worker's observations of the others."""
 
     def __init__(self, own_beat: float) -> None:
         self._own_beat = own_beat
@@ -123,7 +123,7 @@ class Watch:
         """The count of each worker, and how many own beats ago it changed."""
 
     def dead(self, rows: Iterable[WorkerRow]) -> list[WorkerRow]:
-        """Those of the other workers that are dead; to be called after each own beat."""
+        """The other workers that are dead; to be called after each own beat."""
         now: dict[str, tuple[int, int]] = {}
         found: list[WorkerRow] = []
         for row in rows:
@@ -146,7 +146,7 @@ def host() -> str:
 
 
 def started(pid: int) -> str:
-    """When a process of this machine started; empty if there is none, or if that is not known here."""
+    """The start time of a local process; empty if there is none, or if it is not known here."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -34,7 +34,7 @@ def label_of(tools: Set[str]) -> str:
 
 
 def lacking(tools: Set[str], needed: Set[str]) -> set[str]:
-    """Those of the needed tools that are not among these; `server/*` is any tool of that server."""
+    """The needed tools that are not among these; `server/*` is any tool of that server."""
     servers = {tool.partition("/")[0] for tool in tools if "/" in tool}
     return {
         tool for tool in needed - tools if not (tool.endswith(_UNKNOWN) and tool[: -len(_UNKNOWN)] in servers)
@@ -171,7 +171,7 @@ def claim_name(store: RunStore, settings: Durable, tools: Set[str]) -> None:
 
 
 def _use(store: RunStore, settings: Durable) -> str | None:
-    """Who uses the name of an agent now; None if nobody does."""
+    """The current user of an agent's name; None if it is free."""
     runs = store.client.list_workflows(
         name=WORKFLOW,
         status=UNFINISHED,

@@ -13,7 +13,7 @@ from toolbus.core.values.records import JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked:
-    """The run waits for a person, in whatever process: answer with `run.answer(...)`."""
+    """The run waits for a person, in any process: answer with `run.answer(...)`."""
 
     id: str
     """The id of the question within its run."""
@@ -31,7 +31,7 @@ class QuestionAnswered:
 
     id: str
     action: str
-    """What the person did: accept, decline or cancel; of an approval, the answer, such as once or no.
+    """The person's action: accept, decline or cancel; for an approval, the answer, such as once or no.
 
     `late` if nobody answered in time.
     """
@@ -136,7 +136,7 @@ def changed_question(tool: str, arguments: Mapping[str, JSON], call: str) -> Pen
 
 
 LATE = Answer(action="cancel")
-"""What counts as the answer to a question that nobody answered in time."""
+"""The answer used for a question that nobody answered in time."""
 ACCEPTED = Answer(action="accept", content={"answer": "accept"})
 """The answer that accepts a changed tool."""
 

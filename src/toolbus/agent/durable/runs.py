@@ -59,8 +59,8 @@ class Runs:
     ) -> str:
         """Add a run for the workers, and return its id; with the key of an existing run, that run.
 
-        `prompt` and `history` are JSON, in the form of Pydantic AI; `output` is the JSON Schema of what the
-        run is to return, None for a text.
+        `prompt` and `history` are JSON, in the form of Pydantic AI. `output` is the JSON Schema of the run's
+        output, None for a text.
         """
         await self._open()
         agent, version, run = self._settings.agent, self._settings.version, key or uuid4().hex[:12]
@@ -101,7 +101,7 @@ class Runs:
     # Look
 
     async def recent(self, *, ended: bool = False, limit: int = 100) -> list[RunInfo]:
-        """The newest runs that have not ended, the newest first; with `ended`, the others as well."""
+        """The newest runs that have not ended, the newest first; with `ended`, all runs."""
 
         def load() -> list[RunInfo]:
             found = self.store.client.list_workflows(
@@ -123,7 +123,7 @@ class Runs:
         return await self._do(load)
 
     async def steps(self, run: str) -> list[Step]:
-        """What is recorded of a run, without its contents."""
+        """The recorded steps of a run, without their contents."""
 
         def load() -> list[Step]:
             try:
@@ -154,7 +154,7 @@ class Runs:
         return await self._do(load)
 
     async def events(self, run: str) -> AsyncGenerator[DurableEvent]:
-        """All events of a run from the beginning, until it ends; whoever joins later misses nothing."""
+        """All events of a run from the beginning, until it ends; late subscribers miss nothing."""
         known: set[int] = set()
         while True:
             is_open = await self._is_open_run(run)  # before the steps, or the last ones could be missed
@@ -209,7 +209,7 @@ class Runs:
         """Accept the changed tool that a run waits for, and return its name; `NotWaiting` if it has ended."""
         info = await self.get(run)
         if not info.is_open:
-            raise NotWaiting(f"run {run!r} is {info.status}; no tool of it waits to be accepted")
+            raise NotWaiting(f"run {run!r} is {info.status}; none of its tools waits to be accepted")
         if info.answered:
             raise _answered(run)
         if info.question is not None and info.held:
@@ -388,6 +388,6 @@ class DurableRun(Generic[T]):
 
 
 def _retrieve(begun: "asyncio.Future[object]") -> None:
-    """Whoever awaits the run gets the error; a program that does not must not be warned of it at its end."""
+    """Mark the error as retrieved: a program that never awaits the run gets no warning at its end."""
     with suppress(asyncio.CancelledError):
         begun.exception()

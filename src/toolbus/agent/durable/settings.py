@@ -1,4 +1,4 @@
-"""Where durable runs are kept, and how the workers of one store share them."""
+"""The store of durable runs, and the way its workers share them."""
 
 import re
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ class Durable:
     version: str | None = None
     """If set, only workers with the same version continue the agent's runs."""
     beat: float = 5.0
-    """Seconds between two signs of life of a worker."""
+    """Seconds between two heartbeats of a worker."""
     missed: int = 4
-    """After so many missed beats in a row, a worker counts as dead, and others continue its runs."""
+    """The number of missed heartbeats after which a worker is declared dead, and others continue its runs."""
     poll: float = 0.2
     """Seconds between two looks for new runs."""
     at_once: int | None = None
-    """How many runs a worker has at the same time, those that wait for a person included; None for any."""
+    """The maximum number of concurrent runs of a worker, including waiting ones; None for no limit."""
     answer_within: float | None = None
     """Seconds to wait for an answer, None for any time; then the call is refused, and the run continues."""
     drain: float = 30.0
@@ -69,7 +69,7 @@ class Durable:
 
     @property
     def queue(self) -> str:
-        """The queue of this agent's runs, or of those of its version."""
+        """The queue for all runs of this agent, or for its version's runs."""
         return queue_of(self.agent, self.version)
 
 

@@ -53,14 +53,14 @@ class Worker:
         """All workers, as of the last beat."""
         self._programs = Programs(self.store)
         self._performers: dict[str, tuple[Durable, Performer]] = {}
-        """By queue."""
+        """The settings and performers, by queue."""
         self._queues: set[str] = set()
         """Those that are in the store, so that runs are taken from them."""
         self._labels: dict[str, str] = {}
         """The labels of the runs that it takes, by queue."""
         self._joined = 0
         self._starting: dict[str, asyncio.Task[None]] = {}
-        """What starts the servers of agents, by queue: then their tools are known."""
+        """The tasks that start the servers of agents, by queue; once done, their tools are known."""
         self._active: dict[asyncio.Task[Any], str] = {}
         self._returned: set[str] = set()
         """Runs that this worker has to give back."""
@@ -99,7 +99,7 @@ class Worker:
         return here
 
     async def _take(self, settings: Durable, performer: Performer) -> None:
-        """Take the runs of an agent as well, and start its servers."""
+        """Take the runs of another agent, and start its servers."""
         if settings.queue not in self._queues:
             try:
                 await self._add_agent(settings, performer)
@@ -227,7 +227,7 @@ class Worker:
         return self._labels.get(queue, JOURNAL_VERSION) if suited is None else suited.label
 
     async def _elsewhere(self, run: str, queue: str, missing: Sequence[str]) -> Exception | None:
-        """Why a run that calls tools which are missing here cannot go on; None if it has to."""
+        """The reason why a run with tools missing here belongs elsewhere; None if it has to run here."""
         offered = self._offered()
 
         def find() -> _NeededElsewhere | None:
@@ -247,7 +247,7 @@ class Worker:
     # Runs
 
     def task_of(self, run: str) -> asyncio.Task[Any] | None:
-        """What executes a run here, if this worker has it."""
+        """The task that executes a run here, if this worker has it."""
         return next((task for task, active in self._active.items() if active == run), None)
 
     async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class Worker:
         raise steps.problem
 
     async def _abort(self, run: str, queue: str, problem: Exception) -> None:
-        """Leave a run to whoever takes it next, if it cannot go on here; DBOS knows what to do otherwise."""
+        """Leave a run to the next worker if it cannot go on here; otherwise DBOS decides."""
         missing: list[str] = []
         try:
             if isinstance(problem, _DIVERGED):
@@ -323,7 +323,7 @@ class Worker:
             await asyncio.sleep(self._settings.beat)
 
     def _beat(self, runs: list[str], offered: Mapping[str, Set[str]]) -> list[str]:
-        """Beat, reclaim what dead workers had, and return those of the runs that are not ours any more."""
+        """Beat, reclaim the runs of dead workers, and return the given runs that this worker has lost."""
         if not self._announce(offered):
             logger.warning(
                 "worker %s was declared dead, so its runs continue elsewhere; it joins again", self.id
@@ -365,7 +365,7 @@ class Worker:
             await Worker.join(settings, performer)
 
     async def _close(self) -> None:
-        """End within `drain` and some seconds, also if the store does not answer; at once if cancelled."""
+        """End within `drain` and some seconds, even if the store does not respond; at once if cancelled."""
         try:
             if not await self._gate.close(self._settings.drain):
                 logger.warning("calls in flight did not end within %g s", self._settings.drain)

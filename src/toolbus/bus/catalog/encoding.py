@@ -26,7 +26,7 @@ _INSTALLED: dict[object, Callable[[], Encoder]] = {
 
 
 class EncoderSource(Protocol):
-    """What a program brings for it."""
+    """The encoder and secrets that a program provides."""
 
     @property
     def encoder(self) -> EncodingFunction | None:
@@ -35,7 +35,7 @@ class EncoderSource(Protocol):
 
     @property
     def get_secret(self) -> GetSecret | None:
-        """Where its secrets are."""
+        """The program's source of secrets."""
         ...
 
 
@@ -50,7 +50,7 @@ class BusEncoding:
         self.use(config)
 
     def use(self, config: BusConfig) -> None:
-        """Use the encoder of a config; the function of the program goes before it."""
+        """Use the encoder of a config, unless the program provides a function."""
         if config.search == self._search:
             return
         self.close()

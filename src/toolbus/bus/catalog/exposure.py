@@ -1,13 +1,13 @@
-"""Which tools a model is shown: all of a catalog, or a few and the way to the others.
+"""The tools that a model is shown: all of a catalog, or a few that lead to the others.
 
-In search mode a model gets a few tools, whose definitions stay the same as long as the catalog does, so that
-prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. If
-some of them only read, `call_read_tool` calls those, and a host can allow it for good. What a view permits
-does not depend on it: a tool that is not shown can be called, also by its own name. In code mode,
+In search mode, a model gets a few tools: `search_tools` returns the definitions of matching tools, and
+`call_tool` calls one. If some of the tools only read, `call_read_tool` calls those, and a host can allow it
+permanently. These definitions stay the same as long as the catalog does, so prompt caches hit. Exposure does
+not change the permissions of a view: a hidden tool can still be called, even by its own name. In code mode,
 `search_tools` returns tools as Python functions, and `run_code` runs a script that calls them.
 
-Providers that can load tools during a conversation need no `call_tool`: they get `search_tools`, and the
-definitions that it finds are loaded and called as any other (`Exposure.loadable`).
+Providers that can load tools during a conversation need no `call_tool`. They get `search_tools`, and the
+definitions that it finds are loaded and called like any other (`Exposure.loadable`).
 """
 
 import json
@@ -30,7 +30,7 @@ CALLS = frozenset({CALL, CALL_READ})
 """The routes of those that call another tool."""
 SEARCH_FUNCTIONS = "toolbus/search_functions"
 RUN_CODE = "toolbus/run_code"
-"""The routes of those of code mode."""
+"""The routes of the tools of code mode."""
 OWN_ROUTES = CALLS | {SEARCH, SEARCH_FUNCTIONS, RUN_CODE}
 MOST_SERVERS = 200
 """Servers that the description of `search_tools` lists."""
@@ -42,7 +42,7 @@ _SEARCH_SCHEMA: JSONObject = {
             "type": "array",
             "items": {"type": "string"},
             "minItems": 1,
-            "description": "What the tools should do, one query for each step; or names of tools.",
+            "description": "Tasks for the tools, one query for each step; or names of tools.",
         }
     },
     "required": ["queries"],
@@ -135,7 +135,7 @@ RUN_SCRIPT = ToolSpec(
 def search_tool(hidden: Catalog, *, what: str = _RETURNS, route: str = SEARCH) -> ToolSpec:
     """The tool that finds those tools; its description is the same for the same catalog.
 
-    `what` says what becomes of the tools that it finds.
+    `what` says what happens to the tools that it finds.
     """
     counts = Counter(spec.origin.server for spec in hidden if spec.origin.server != OWN)
     listed = [f"{server} ({count})" for server, count in list(counts.items())[:MOST_SERVERS]]
@@ -160,7 +160,7 @@ def search_tool(hidden: Catalog, *, what: str = _RETURNS, route: str = SEARCH) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """How the tools of a view are shown to a model."""
+    """The way a view shows its tools to a model."""
 
     mode: ExposeMode = "all"
     always: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class Exposure:
     """For `auto`: the tokens that all definitions may take, before they are searched."""
 
     def shown(self, catalog: Catalog) -> Catalog:
-        """What a model is shown of a catalog: the same object for the same catalog."""
+        """The part of a catalog that a model is shown: the same object for the same catalog."""
         catalog = catalog.for_models
         return catalog if self.mode == "all" else catalog.memo(_shown, self)
 

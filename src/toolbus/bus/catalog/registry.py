@@ -27,7 +27,7 @@ class Registry(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which tools of the catalog to add to a registry, and the shapers to apply first."""
+    """The tools of the catalog to add to a registry, and the shapers to apply first."""
 
     only: frozenset[Origin] | None = None
     servers: frozenset[str] | None = None
@@ -35,7 +35,7 @@ class Selection:
     shows: Callable[[ToolSpec], bool] = lambda spec: True
     """Whether the view that registered them shows a tool."""
     exposed: Callable[[Catalog], Catalog] = lambda catalog: catalog
-    """What a model is shown of the tools of the view."""
+    """The function that selects the tools of the view to show to a model."""
 
     def select(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
         """The selected tools, shaped; `ShaperFailed` if a shaper is broken."""

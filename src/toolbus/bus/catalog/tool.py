@@ -66,7 +66,7 @@ class Tool:
         self.name: str = spec.name
         """The public name."""
         self.description: str = spec.description
-        """What the tool does, for the model."""
+        """The description of the tool, for the model."""
         self.parameters: dict[str, JSON] = cast(dict[str, JSON], spec.input_schema)
         """The arguments, as JSON Schema; do not change it."""
 

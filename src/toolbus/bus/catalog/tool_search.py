@@ -1,7 +1,7 @@
 """The results of `search_tools`, and the calls that `call_tool` stands for.
 
-A definition is shown as the server sent it, trimmed, not in the dialect of a provider: no provider checks the
-arguments of a call that is made through `call_tool`, so a dialect would only lose constraints.
+A definition is trimmed, but not translated to the dialect of a provider. No provider checks the arguments of
+a call through `call_tool`, so a dialect would only lose constraints.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ def _functions(hits: Sequence[SearchHit], library: Library) -> str:
 
 
 def _loaded(catalog: Catalog, hits: Sequence[SearchHit]) -> list[JSON]:
-    """The hits, and what is similar to them as far as it fits: to load a tool is the only way to see it."""
+    """The hits, and as many similar tools as fit: a model can see a tool only by loading it."""
     similar = [spec for hit in hits for name in hit.alternatives if (spec := catalog.get(name)) is not None]
     names: dict[str, None] = {}
     left = RESULT_TOKENS

@@ -262,7 +262,7 @@ class Engine:
         await self._keep_listings()
 
     async def _remembered(self, config: BusConfig) -> dict[str, Inventory]:
-        """What lazy servers listed last, as far as their launch lines are still the same."""
+        """The last listings of lazy servers whose launch lines have not changed."""
         lazy = [alias for alias, server in config.servers.items() if server.lazy and server.mistake is None]
         if not lazy or config.file is None or not config.keeps_listings:
             return {}

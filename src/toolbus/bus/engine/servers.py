@@ -87,7 +87,7 @@ class Servers:
         self._emit = owner.emit_of_link  # the same one each time: subscriptions are told apart by it
         self._own_interactions = owner.interactions
         self._interactions = with_roots(owner.interactions, config.root_folders)
-        """With the roots of the current config."""
+        """The interactions of the owner, with the roots of the current config."""
         self._aliases = list(config.servers)
         self._disabled = config.disabled
         self._since = time.time()
@@ -116,9 +116,9 @@ class Servers:
         self.build_one: Callable[[str], object] = self.check
         """Builds and installs an unbuilt one."""
         self.lender: Servers | None = None
-        """Whose the borrowed servers are."""
+        """The owner of the borrowed servers."""
         self.base: Servers | None = None
-        """Whose inventories count as long as an own link has listed nothing else."""
+        """The servers whose inventories are used until an own link has listed something else."""
         self._memo = Memo()
 
     def __getitem__(self, alias: str) -> "Link":
@@ -139,7 +139,7 @@ class Servers:
         return alias
 
     def login_required(self, alias: str) -> LoginRequired | None:
-        """Why somebody has to sign in to that server; None if that is not what it waits for."""
+        """The error if the server waits for somebody to sign in; None otherwise."""
         links = (link for link in (*self.links.values(), *self._opening) if link.config.alias == alias)
         errors = (link.error for link in links)
         return next((error for error in errors if isinstance(error, LoginRequired)), None)
@@ -204,7 +204,7 @@ class Servers:
         return self.base is None if is_to_begin else link is not None and link.state == "connecting"
 
     def is_assumed(self, alias: str) -> bool:
-        """Whether a server that starts offers what is known from an earlier process."""
+        """Whether a starting server offers the listing of an earlier process."""
         if alias in self.remembered:
             return False
         return alias in self.assumed or (self.base is not None and self.base.is_assumed(alias))
@@ -282,7 +282,7 @@ class Servers:
         return [alias for alias in self._aliases if alias in self.unbuilt or is_down(links.get(alias))]
 
     def why_down(self, likely: Sequence[str]) -> str | None:
-        """Why the first of the likely servers is not ready; a single server is always likely."""
+        """The reason why the first of the likely servers is not ready; a single server is always likely."""
         down = {alias: self.links[alias] for alias in self.down if alias in self.links}
         known = self._owner.approvals.reviewers
         alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
@@ -318,7 +318,7 @@ class Servers:
         await import_stages()
 
     async def close_early(self) -> None:
-        """End what was started early and no link has taken."""
+        """End the processes that were started early and that no link has taken."""
         await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
         self._early = {}
 
@@ -370,7 +370,7 @@ class Servers:
         borrowed: frozenset[str] = frozenset(),
         without: Collection[str] = (),
     ) -> dict[str, Server]:
-        """Install servers, and keep only those of the config; returns the removed ones, but for borrowed."""
+        """Install servers, and keep only the config's; returns the removed ones, without borrowed ones."""
         usable = config.servers.keys() - set(without)
         kept = {alias: server for alias, server in self.by_alias.items() if alias in usable}
         gone = {a: server for a, server in self.by_alias.items() if a not in kept or a in fresh}
@@ -458,7 +458,7 @@ class Servers:
 
     @property
     def has_subscriptions(self) -> bool:
-        """Whether there are subscriptions to resources, not counting those of others to shared servers."""
+        """Whether there are subscriptions to resources, without other users' on shared servers."""
         every = (one for server in self.by_alias.values() for one in server.both)
         return any(server.discovery.subscriptions.has(self._emit) for server in every)
 

@@ -1,4 +1,4 @@
-"""Import what needs the SDK in a thread, so that processes can start and the loop can run meanwhile."""
+"""Import the modules that need the SDK in a thread; meanwhile, processes can start and the loop can run."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ LATE = (
 
 
 async def import_stages() -> None:
-    """Import what calls need; raises what the import raises.
+    """Import the modules that calls need, in a thread; errors of the import are raised here.
 
     If the caller is cancelled, the thread still finishes the import.
     """
@@ -49,7 +49,7 @@ async def import_stages() -> None:
 
 
 def import_late() -> None:
-    """Import what calls need, in this thread."""
+    """Import the modules that calls need, in this thread."""
     with paused_collector():
         for name in LATE:
             import_module(name)

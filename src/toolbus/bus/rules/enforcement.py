@@ -20,7 +20,7 @@ from toolbus.telemetry.observer import BusTelemetry
 
 
 class Enforcement:
-    """What the guards of a bus enforce; a reload replaces it in one step."""
+    """The rules, quotas and audit log that the guards of a bus enforce; a reload replaces them at once."""
 
     def __init__(self, config: BusConfig) -> None:
         self.warn: Callable[[str], None] = lambda message: None
@@ -29,7 +29,7 @@ class Enforcement:
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
         self.shared: SharedSeal | None = None
-        """What seals suspended scripts, if other replicas are to resume them."""
+        """The seal for suspended scripts, if other replicas are to resume them."""
         self.telemetry = BusTelemetry(config)
         self._audit: Audit | None = None
         self._trails: list[AuditLog] = []
@@ -86,7 +86,7 @@ class Enforcement:
         return rules if isinstance(rules, Layer) else shared_rules(rules)
 
     def prepare(self, config: BusConfig) -> ActiveRules:
-        """What a config wants to be enforced; what did not change stays as it is, with its counts."""
+        """The rules and the audit log of a config; unchanged parts stay as they are, with their counts."""
         layer, wanted = self.now.layer, Layer(config.policy)
         if layer != wanted:
             layer = wanted
@@ -96,7 +96,7 @@ class Enforcement:
         return ActiveRules(layer=layer, trail=trail, counts=self.now.counts)
 
     def use(self, config: BusConfig, enforced: ActiveRules) -> None:
-        """Enforce what was prepared for a config."""
+        """Enforce the prepared rules of a config."""
         self._use(config, enforced)
         self.changed()
 
@@ -128,7 +128,7 @@ def _open_trail(config: BusConfig) -> AuditLog | None:
 
 
 Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | Layer | None
-"""The rules of a view, as in a config; or those of several views, which count their calls together."""
+"""The rules of a view, as in a config; or the rules of several views, with shared call counts."""
 
 
 def shared_rules(rules: Sequence[PolicyRule]) -> Layer:

@@ -1,7 +1,7 @@
-"""The lock of a bus: what was approved of its servers, and what they offer beyond that.
+"""The lock of a bus: the approved tools and launch lines of its servers, and deviations from them.
 
 With a lockfile, the catalog exists before any server is connected. Once a server has listed its tools, they
-are compared with the file, and those that differ are held: not in the catalog, and refused if called. A
+are compared with the file. Tools that differ are held: they are not in the catalog, and calls are refused. A
 server whose launch line differs, or that is not in the file, is not started.
 """
 
@@ -33,7 +33,7 @@ _NOTHING = Inventory()
 
 
 class LockApprovals:
-    """What the lockfile of a config approves of its servers."""
+    """The lockfile's approvals for the servers of a config."""
 
     def __init__(self, config: BusConfig) -> None:
         """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
@@ -82,7 +82,7 @@ class LockApprovals:
                 self.launches[alias] = HeldTool(server=alias, kind="launch", name="", reason=reason)
 
     def mode(self, alias: str) -> LockMode:
-        """What happens to what differs."""
+        """The treatment of tools that differ from the lockfile."""
         return self._modes.get(alias, "off")
 
     @property
@@ -168,11 +168,11 @@ class HeldReports:
     """Reports held parts of inventories to one tenant."""
 
     def __init__(self, emit: Emit, reports: Callable[[str], bool]) -> None:
-        """`reports` tells whether what is held of a server is reported here."""
+        """`reports` tells whether the held tools of a server are reported here."""
         self._emit = emit
         self._reports = reports
         self._reported: dict[str, tuple[HeldTool, ...]] = {}
-        """What was held at the last review of each server."""
+        """The tools held at the last review of each server."""
 
     def report_launches(self, approvals: LockApprovals) -> None:
         """Emit which servers are not started; for a bus that starts or has a new config."""
@@ -225,7 +225,7 @@ def _lockfile(file: str | None, asked: Sequence[LockMode | None], usual: LockMod
     path = lock_path(file)
     found = read_lock(path)
     if found is None and is_required:
-        raise LockError(path, "does not exist, and the config says 'lock: block'; create it: toolbus lock")
+        raise LockError(path, "does not exist, and the config sets 'lock: block'; create it: toolbus lock")
     return found
 
 
@@ -246,7 +246,7 @@ def _mode(config: BusConfig, server: ServerConfig) -> LockMode:
 
 
 def _launch_reason(server: ServerConfig, config: BusConfig, locked: LockedServer | None) -> str | None:
-    """Why the launch of a server is held; None if it is as in the lock, or if its entry is invalid."""
+    """The reason why a server's launch is held; None if it matches the lock, or if its entry is invalid."""
     if server.mistake is not None:
         return None
     if locked is None:  # it may be new, or it could not be started when the file was written
@@ -267,7 +267,7 @@ def _refused(server: ServerConfig, reason: str) -> ServerConfig:
 
 
 def administrator_of(config: BusConfig, *, has_lock: bool) -> Administrator:
-    """The administrator's rules; ConfigError if they cannot be read, with all that they require in vain."""
+    """The administrator's rules; ConfigError if they cannot be read, or with all unmet requirements."""
     found = read_administrator()
     for file in found.ignored:
         logger.warning("%s is not used: %s; to make it count: %s", file.path, file.reason, file.fix)

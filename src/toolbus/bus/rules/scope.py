@@ -42,11 +42,11 @@ class Scope:
     excluded: tuple[str, ...] = ()
     """Patterns of tools that are not in it."""
     policies: tuple[Layer, ...] = ()
-    """The policies of the nested views; each decides in addition to the policy of the bus."""
+    """The policies of the nested views; each applies in addition to the policy of the bus."""
     expose: ExposeMode | None = None
-    """How its tools are shown to a model; None as the config says."""
+    """The way its tools are shown to a model; None for the setting of the config."""
     always: tuple[str, ...] | None = None
-    """Patterns of tools that are shown in every mode; None as the config says."""
+    """Patterns of tools that are shown in every mode; None for the patterns of the config."""
     steps: ScriptSteps | None = None
     """Set for the steps of a script: its owner decides what they may call."""
 
@@ -112,7 +112,7 @@ class Scope:
         return replace(self, expose=expose or self.expose, always=patterns)
 
     def exposure(self, config: BusConfig) -> Exposure:
-        """How its tools are shown to a model."""
+        """The way its tools are shown to a model."""
         return Exposure(
             mode=self.expose or config.expose,
             always=config.always if self.always is None else self.always,

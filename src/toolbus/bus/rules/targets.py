@@ -1,4 +1,4 @@
-"""What an operation is about, for the policy: a tool, a resource or a prompt of a server, or its request."""
+"""The target of an operation, for the policy: a tool, resource or prompt of a server, or its request."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ _UNDECIDED = frozenset(
         "toolbus/search_functions",
     }
 )
-"""Operations that nobody decides about: those of the bus itself, and those that follow another one."""
+"""Operations without a policy decision: the bus's own, and operations that follow another one."""
 
 
 def decides_nothing(route: str) -> bool:

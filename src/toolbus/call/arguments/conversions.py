@@ -1,7 +1,7 @@
 """The values that a value of the wrong type may stand for, most likely first.
 
-Conversions lose nothing. A float does not become a string, because 1.10 has already become 1.1;
-neither does a boolean (`true`, `True`, `yes`?) or an object (which spacing, which order?).
+Conversions lose nothing. A float does not become a string, because 1.10 has already become 1.1. Neither does
+a boolean (`true`, `True`, `yes`?) or an object (which spacing, which order?).
 """
 
 import json

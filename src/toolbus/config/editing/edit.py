@@ -1,8 +1,8 @@
 """Change servers in the text of a config or of another host's file: YAML, JSON or TOML.
 
-Comments, order and layout stay. The changed text is parsed again: unless it has exactly the content that the
-changes should come to, it is a `NotEditable`. JSON with comments is edited in the files of other hosts only,
-many of which create it; an edit that would lose a comment is refused.
+Comments, order and layout stay. The changed text is parsed again, and `NotEditable` is raised unless it has
+exactly the intended content. JSON with comments is edited only in the files of other hosts, many of which
+create it. An edit that would lose a comment is refused.
 """
 
 from collections import Counter

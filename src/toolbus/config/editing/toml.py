@@ -1,8 +1,8 @@
 """Change one value in the text of a TOML document, and keep every other line.
 
-tomlkit parses and writes. Two things are done here: comments above a table, which tomlkit takes for lines of
-the table before, stay there, and so do arrays of tables, which it would put together. The caller checks the
-result.
+tomlkit parses and writes. Two things are done here. Comments above a table stay there, although tomlkit
+treats them as the end of the previous table. Arrays of tables stay where they are, although tomlkit would
+merge them. The caller checks the result.
 """
 
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 _GONE = "\0"
-"""Where something was; a TOML document cannot contain it."""
+"""A marker in place of a removed value; a TOML document cannot contain it."""
 
 
 def _edit(change: Callable[..., str]) -> Callable[..., str]:
@@ -151,7 +151,7 @@ def _inline(value: JSON) -> Any:
 
 
 def _body(holder: Any) -> list[tuple[Any, Any]]:
-    """What a table or a document consists of, in order: keys with their values, comments, blank lines."""
+    """The parts of a table or a document, in order: keys with their values, comments, blank lines."""
     return holder.body if hasattr(holder, "body") else holder.value.body
 
 

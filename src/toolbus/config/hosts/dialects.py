@@ -163,7 +163,7 @@ def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
 
 
 def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The settings without those of other hosts."""
+    """The settings without keys of other hosts."""
     return {key: value for key, value in settings.items() if _is_ours(key, value)}
 
 

@@ -201,14 +201,14 @@ class Remote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostForm:
-    """Where a host keeps its servers, and how it spells them."""
+    """The place where a host keeps its servers, and the format of an entry there."""
 
     container: Steps = ("mcpServers",)
     program: Callable[[HostProgram], Entry]
     remote: Callable[[Remote, Mapping[str, str]], Entry] | None = None
-    """Takes the headers, too; None if the host's file cannot have a URL."""
+    """Takes the URL and the headers; None if the host's file cannot have a URL."""
     variable: str | None = None
-    """How the host spells the variable NAME in a header; None if it has no variables."""
+    """The host's notation for the variable NAME in a header; None if it has no variables."""
 
 
 def _plain(program: HostProgram) -> Entry:
@@ -273,7 +273,7 @@ FORMS: dict[str, HostForm] = {
         variable="{env:NAME}",
     ),
 }
-"""How each of `EDITORS` spells a server."""
+"""The format of a server entry in each of `EDITORS`."""
 
 
 def container_in(editor: str, document: Mapping[JSON, JSON]) -> Steps:
@@ -295,7 +295,7 @@ def entry_for(editor: str, server: HostProgram | Remote) -> Entry | None:
 
 
 def words_of(entry: JSON) -> list[str]:
-    """The program and the arguments of an entry, whatever host it is for; empty if it has no program."""
+    """The program and the arguments of an entry of any host; empty if it has no program."""
     if not is_mapping(entry):
         return []
     command = entry.get("command", entry.get("cmd"))
@@ -307,7 +307,7 @@ def words_of(entry: JSON) -> list[str]:
 
 
 def url_of(entry: JSON) -> str | None:
-    """The URL of an entry, whatever host it is for, without credentials."""
+    """The URL of an entry of any host, without credentials."""
     found = (entry.get(key) for key in _URL_KEYS) if is_mapping(entry) else ()
     return next((shown_url(url) for url in found if isinstance(url, str)), None)
 

@@ -1,6 +1,6 @@
 """Convert one server entry, with the keys of any host, to a ServerConfig.
 
-Each host's keys are rows in a table. An unknown key is an error that suggests the closest known one; in
+Each host's keys are rows in a table. An unknown key is an error that suggests the closest known one. In
 another host's file it is only a warning, unless it may be a misspelled restriction.
 """
 
@@ -151,7 +151,7 @@ class Defaults:
     repair: bool = True
     redact: bool = True
     sandbox: Sandbox | None = None
-    """For servers with a command."""
+    """The default sandbox of servers with a command."""
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
     """The folder that relative paths are relative to."""
@@ -225,7 +225,7 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
 
 
 def is_switched_off(entry: JSON, location: Location) -> bool:
-    """Whether the entry says `enabled: false` or `disabled: true`."""
+    """Whether the entry sets `enabled: false` or `disabled: true`."""
     if isinstance(entry, ServerConfig):
         return not entry.enabled
     if not is_mapping(entry):
@@ -300,7 +300,7 @@ def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
 
 
 def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> _Draft:
-    """The entry with every key translated; null counts as not set."""
+    """The entry with every key translated; null is treated as not set."""
     entry, warnings = with_auth(entry, location, foreign=foreign)
     draft = _Draft(warnings=warnings)
     unused = {*IGNORED, *(_PROMISES if foreign or "serverName" in entry else ())}

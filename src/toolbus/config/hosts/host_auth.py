@@ -1,6 +1,6 @@
 """Read the sign-in settings of other hosts as our `auth`: `oauth: {clientId: ...}`, `auth: {CLIENT_ID: ...}`.
 
-What has no counterpart here is reported in a warning, and never dropped silently.
+A setting without a counterpart here is reported in a warning, and never dropped silently.
 """
 
 import re
@@ -42,7 +42,7 @@ def with_auth(
 ) -> tuple[Mapping[JSON, JSON], list[str]]:
     """The entry with our `auth` for another host's sign-in settings, and warnings.
 
-    `foreign`: it is in another host's file, so Codex's keys beside `oauth` are read too.
+    `foreign`: the entry is in another host's file, so Codex's keys beside `oauth` are also read.
     """
     entry = with_oauth_keys(entry) if foreign else entry
     key = next((key for key in ("oauth", "auth") if _is_of_host(key, entry.get(key))), None)
@@ -84,7 +84,7 @@ def _unusable(entry: Mapping[JSON, JSON]) -> list[str]:
 
 
 def _superfluous(entry: Mapping[JSON, JSON]) -> str | None:
-    """Why the entry needs no sign-in."""
+    """The reason why the entry needs no sign-in."""
     headers = entry.get("headers")
     names = map(str, headers) if is_mapping(headers) else ()
     if any(name.lower() == "authorization" for name in names):
@@ -116,7 +116,7 @@ def _keys(key: str, block: JSON, location: Location, warnings: list[str]) -> dic
         if problem or ours is None:
             warnings.append(f"{where} is ignored: {problem}")
         elif found.setdefault(ours, value) != value:
-            raise location.error(f"another key sets {ours} too; keep one", where)
+            raise location.error(f"{ours} is already set by another key; keep one", where)
     return found
 
 

@@ -31,7 +31,7 @@ _MOST_VALUES = 100_000
 """In a YAML file, with those that aliases stand for."""
 _LONGEST_NUMBER = 1000
 _MOST_DOTS = 1000
-"""In a line of TOML. The time for a dotted key is the square of its parts."""
+"""The maximum in a line of TOML: parsing time grows with the square of a key's parts."""
 
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:

@@ -299,7 +299,7 @@ def host_config(document: Mapping[JSON, JSON], *, host: str, folder: Path, locat
 def disabled_by(path: Path, folder: Path) -> frozenset[str]:
     """The servers of a project's `.mcp.json` that another file of Claude Code disables.
 
-    The user refused or disabled them. Servers that the user was never asked about count as enabled.
+    The user refused or disabled them. Servers that the user was never asked about are treated as enabled.
     """
     document = read_document(path)
     levels = (document, _project_settings(document, folder))

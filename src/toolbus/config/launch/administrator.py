@@ -1,7 +1,8 @@
-"""The rules of whoever administers this machine: `policy.yaml` in the system-wide config folder.
+"""The rules of this machine's administrator: `policy.yaml` in the system-wide config folder.
 
-It counts only if nobody but root can have written it. Nothing in a project, in code or in the environment
-overrides it; where several files are found, each has to permit. A file that cannot be used stops every start.
+A file is used only if nobody but root can have written it. Nothing in a project, in code or in the
+environment overrides it. If several files are found, a server needs permission from all of them. A file that
+cannot be used stops every start.
 """
 
 import os
@@ -42,11 +43,11 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 FILE_NAME = "policy.yaml"
-ASK = "ask whoever administers this machine"
+ASK = "ask the administrator of this machine"
 Requirement: TypeAlias = Literal["lock", "sandbox", "audit"]
 _REQUIREMENTS = ("lock", "sandbox", "audit")
 _FIXED = {"darwin": ("/Library/Application Support/toolbus",)}.get(sys.platform, ("/etc/xdg/toolbus",))
-"""Folders that are looked into whatever the environment says."""
+"""Folders that are always searched, regardless of the environment."""
 _WRITABLE = 0o022
 _LARGEST = 1 << 20
 
@@ -190,7 +191,7 @@ class PolicyFile:
         return "allow.packages", "is not listed, or it is not certain which package it runs"
 
     def _place_refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
-        """What makes a line that is listed run something else: its environment, or its working folder."""
+        """The environment or working folder that makes a listed command line run something else."""
         allow, deny, folder = self.policy.allow, self.policy.deny, launch.works_in
         for pattern in deny.cwd or ():
             if folder is not None and path_allowed(pattern, folder):
@@ -222,13 +223,13 @@ class IgnoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administrator:
-    """What the administrator permits and requires."""
+    """The administrator's permissions and requirements."""
 
     files: tuple[PolicyFile, ...] = ()
     ignored: tuple[IgnoredFile, ...] = ()
 
     def refusal(self, launch: ResolvedLaunch, shown: str, server: str | None) -> ConfigError | None:
-        """Why a server must not be started or reached; `shown` is its launch line or URL for the message."""
+        """The error if a server must not be started or reached; `shown` is its launch line or URL."""
         for file in self.files:
             if found := file.refusal(launch):
                 key, reason = found
@@ -249,7 +250,7 @@ class Administrator:
 
 
 def policy_folders() -> list[Path]:
-    """The system-wide config folders: the fixed one, and those of the environment."""
+    """The system-wide config folders: the fixed one, and the folders that the environment names."""
     if sys.platform == "win32":
         from platformdirs import site_config_dir
 
@@ -300,7 +301,7 @@ def _read(path: Path, *, knows_owners: bool) -> PolicyFile | IgnoredFile | None:
 
 
 def _not_roots(path: Path, found: os.stat_result) -> IgnoredFile | None:
-    """Why others than root may have written a file, or may write in a folder."""
+    """The reason why users other than root may have written a file, or may write in a folder."""
     if found.st_uid != 0:
         fix = shlex.join(["sudo", "chown", "root", str(path)])
         return IgnoredFile(path=str(path), reason=f"it belongs to user {found.st_uid}, not to root", fix=fix)
@@ -311,7 +312,7 @@ def _not_roots(path: Path, found: os.stat_result) -> IgnoredFile | None:
 
 
 def _check_links(path: Path) -> None:
-    """ConfigError if links lead through a folder where others than root could replace what comes next."""
+    """ConfigError if links lead through a folder where users other than root could replace the next part."""
     real = path.resolve(strict=True)
     if real == path:
         return
@@ -352,7 +353,7 @@ def _policy_file(content: bytes, path: Path) -> PolicyFile:
 
 
 def _requirements(given: Mapping[JSON, JSON]) -> tuple[list[str], SandboxLimits]:
-    """What a mapping requires, and the limits for sandboxes in it."""
+    """The requirements in a mapping, and its limits for sandboxes."""
     limits = _UNLIMITED
     for name, value in given.items():
         key = f"require.{name}"

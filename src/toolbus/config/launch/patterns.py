@@ -1,7 +1,7 @@
 """The package that a command line runs, and an administrator's patterns for command lines, packages and URLs.
 
-In doubt a pattern that allows does not match, and one that denies does. So in `allow` a `*` inside a word
-matches neither `/` nor `:`, and the whole command line has to match; in `deny` it matches anything, and
+In doubt, a pattern in `allow` does not match, and a pattern in `deny` does. So in `allow`, a `*` inside a
+word matches neither `/` nor `:`, and the whole command line has to match. In `deny`, it matches anything, and
 further arguments do not matter.
 """
 
@@ -28,7 +28,7 @@ class _Dialect:
     naming: tuple[str, ...]
     """The options that name the package, instead of the first word."""
     alone: frozenset[str]
-    """Options that do not change what runs."""
+    """Options that do not change the program that runs."""
     with_value: frozenset[str]
     """Other options with a value."""
     exact: re.Pattern[str]
@@ -149,7 +149,7 @@ def _launched(command: str, args: Sequence[str]) -> Iterator[tuple[Sequence[str]
 def _only_spec(words: Sequence[str], registry: Registry) -> tuple[str | None, str | None, Sequence[str]]:
     """The package, the program to run if an option names the package, and the words after that.
 
-    No package if there are options that may change what runs.
+    The package is None if an option may change the program that runs.
     """
     named: str | None = None
     rest = list(words)
@@ -229,7 +229,7 @@ _HIJACKING = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedLaunch:
-    """How a server is started or reached, with every reference filled in."""
+    """The resolved way to start or reach a server, with every reference filled in."""
 
     command: str | None = None
     args: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class ResolvedLaunch:
     works_in: str | None = None
     """The folder that it runs in; None if that is not known yet."""
     is_moved: bool = False
-    """Whether its config chose that folder, and not whoever started us or found the config."""
+    """Whether its config chose that folder, rather than the user who started toolbus."""
     url: str | None = None
     reads: tuple[str, ...] = ()
     """The paths that its sandbox opens."""
@@ -351,7 +351,7 @@ def package_denied(pattern: str, launch: ResolvedLaunch) -> bool:
 
 
 def url_allowed(pattern: str, url: str) -> bool:
-    """Whether scheme, host, port and path match; without a port in the pattern, it is that of the scheme."""
+    """Whether scheme, host, port and path match; the scheme's default port is implied."""
     found, wanted = _parsed(url), _URL.fullmatch(pattern)
     if found is None or wanted is None or _ODD.search(url):
         return False
@@ -368,7 +368,7 @@ def url_allowed(pattern: str, url: str) -> bool:
 
 
 def url_denied(pattern: str, url: str) -> bool:
-    """Whether scheme, host and path match; the port counts only if the pattern has one."""
+    """Whether scheme, host and path match; the port matters only if the pattern has one."""
     found, wanted = _parsed(url), _URL.fullmatch(pattern)
     if found is None or wanted is None:
         return True  # nothing can be reached there
@@ -382,7 +382,7 @@ def url_denied(pattern: str, url: str) -> bool:
 
 
 def path_allowed(pattern: str, path: str) -> bool:
-    """Whether what is at the path, or a folder that contains it, matches; links are followed before."""
+    """Whether the path, or a folder that contains it, matches after links are followed."""
     if pattern.startswith("~"):
         pattern = os.path.realpath(os.path.expanduser("~")) + pattern[1:]
     real = os.path.realpath(path)
@@ -395,7 +395,7 @@ def path_allowed(pattern: str, path: str) -> bool:
 
 
 def path_problem(pattern: str) -> str | None:
-    """Why a pattern for paths cannot be used."""
+    """The reason why a pattern for paths cannot be used."""
     if re.match(r"(~?/[^/\0]|~$)", pattern) and not {".", ".."} & set(pattern.split("/")):
         return None
     return "expected a whole path, such as /srv/* or ~/projects, without . and .."
@@ -428,12 +428,12 @@ def _is_path(pattern: str) -> bool:
 
 
 def argv_problem(pattern: Sequence[str]) -> str | None:
-    """Why a pattern for command lines cannot be used."""
+    """The reason why a pattern for command lines cannot be used."""
     return None if pattern and pattern[0] else "is empty; write a program and its arguments"
 
 
 def url_problem(pattern: str) -> str | None:
-    """Why a pattern for URLs cannot be used."""
+    """The reason why a pattern for URLs cannot be used."""
     if wanted := _URL.fullmatch(pattern):
         try:
             _ascii_pattern(wanted["host"] if wanted["scheme"] != "http+unix" else "")
@@ -444,7 +444,7 @@ def url_problem(pattern: str) -> str | None:
 
 
 def package_problem(pattern: str) -> str | None:
-    """Why a pattern for packages cannot be used."""
+    """The reason why a pattern for packages cannot be used."""
     if _PACKAGE.fullmatch(pattern):
         return None
     return "expected npm:NAME or pypi:NAME, with * for any part, and no version"

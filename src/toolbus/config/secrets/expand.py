@@ -1,6 +1,6 @@
 """Fill in the references of a server's config, late: at each connect, so that a renewed secret is seen.
 
-What comes out is ready to use and shows none of its values; nothing unresolved is ever passed on.
+The result is ready to use and shows none of its values; an unresolved reference is always an error.
 """
 
 import asyncio
@@ -57,12 +57,12 @@ class Resolved:
     writable: tuple[str, ...] = ()
     """The paths of `sandbox.write`."""
     folder: Path | None = None
-    """Where the config is."""
+    """The folder of the config."""
     public_url: str | None = None
     """The URL for messages: references, user info and query values are `***`."""
     redacted: Redactor = field(default_factory=Redactor)
     source: tuple[ServerConfig, Secrets] | None = None
-    """What the values were made from."""
+    """The config and the secrets that the values were made from."""
 
     async def lookup(self, key: str, fields: Mapping[str, str] | None = None) -> str:
         """A short-lived text of `auth`, looked up now: the `assertion`, or the `token` of a workload.
@@ -99,8 +99,8 @@ class Resolved:
 async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """The config with every reference filled in.
 
-    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config, a value
-    that cannot be used, and what the administrator does not permit. Waits for `get_secret`, files and
+    Raises SecretMissing for a reference without a value. Raises ConfigError for a mistake in the config, for
+    an unusable value, and if the administrator does not permit the server. Waits for `get_secret`, files and
     commands; each reference is looked up once.
     """
     if config.mistake is not None:
@@ -138,7 +138,7 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     private = _Private()
     values: dict[str, str] = {}
     personal: dict[str, str] = {}
-    """What stands before the name of the user, by the fields that have it."""
+    """The text in front of the user's name, by the fields that contain the name."""
     # Variables first: what is nowhere else may be one of the server's own.
     for name, text in sorted(_long_lived(config), key=lambda item: not item[0].startswith("env.")):
         parts = parsed(text, server=config.alias, key=name)
@@ -208,7 +208,7 @@ def _granted(
 
 
 def _joined(config: ServerConfig, name: str, parts: Sequence[str | FoundValue]) -> tuple[str, str | None]:
-    """The text of these parts, and what stands before the name of the user, if that is one of them."""
+    """The text of these parts, and the text in front of the user's name, if the name is one of the parts."""
     texts = [part if isinstance(part, str) else part.value for part in parts]
     before: str | None = None
     for index, part in enumerate(parts):
@@ -248,7 +248,7 @@ def _is_plain(reference: Reference, found: FoundValue, name: str) -> bool:
 
 @dataclass(slots=True, repr=False)
 class _Private:
-    """The values that must not be shown, and those of them that the server must not send either."""
+    """The values that must not be shown, including credentials that the server must not send either."""
 
     values: list[str] = field(default_factory=list[str])
     credentials: list[str] = field(default_factory=list[str])
@@ -276,7 +276,7 @@ class _Private:
                     self.credentials.append(value)
 
     def add_urls(self, text: str) -> None:
-        """Add the password in a URL, such as that of a database."""
+        """Add the password in a URL, such as the URL of a database."""
         if "@" in text and "://" in text and ":" in text.partition("://")[2].partition("@")[0]:
             self.add(*url_secrets(text))
 
@@ -311,7 +311,7 @@ async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Se
 
 
 def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
-    """ConfigError for what would fail later with a message that quotes it."""
+    """Raise ConfigError for values that would fail later with a message that quotes them."""
     for name, value in values.items():
         in_http = name == "url" or (name.startswith(("headers.", "auth.")) and name != "auth.key")
         if "\0" in value or (in_http and re.search(r"[\r\n]", value)):
@@ -339,7 +339,7 @@ _TEXTS = ("env.", "headers.", "auth.")
 _PATHS = ("cwd", "env_file", "sandbox.")
 _SEPARATORS = "/\\" if os.name != "nt" else "/\\:"
 _SIGNS = "._@+-:|"
-"""What a name may have besides letters and digits within a text of which nobody knows who reads it."""
+"""Signs that a name may have, besides letters and digits, within a text for an unknown reader."""
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _SHOWN = 80
 
@@ -387,7 +387,7 @@ def _reason(user: str, field: str, before: str, after: str) -> str | None:
 
 
 def _reason_within(user: str, around: str) -> str | None:
-    """Why a name cannot be part of a longer text, which a shell, a driver or a parser may take apart."""
+    """The reason why a name is unsafe in a longer text, which a shell, driver or parser may take apart."""
     signs = _SIGNS.replace("|", "") if re.search(r"\s", around) else _SIGNS
     if all(sign.isalnum() or sign in signs or unicodedata.category(sign)[0] == "M" for sign in user):
         return None

@@ -113,7 +113,7 @@ def literal_secrets(config: ServerConfig) -> tuple[Secret, ...]:
 def without_literals(config: ServerConfig) -> dict[str, str]:
     """Every text of the config by field, with `***` for literal credentials.
 
-    Whatever could be a program, a path or a host is kept: a name such as `TOKEN=` must not hide it.
+    A text that could be a program, a path or a host is kept: a name such as `TOKEN=` must not hide it.
     """
     extractor = _Extractor(server="", names=_PlaceholderNames({}), avoid=frozenset(), own=frozenset())
     shown: dict[str, str] = {}

@@ -28,7 +28,7 @@ from toolbus.core.files import read_plain
 from toolbus.core.values.errors import ConfigError
 
 _FIFO_SECONDS = 2.0
-"""How long a file of secrets may take that is a FIFO."""
+"""The time limit for reading a file of secrets that is a FIFO."""
 _Answer: TypeAlias = str | Awaitable[str | None] | None
 GetSecret: TypeAlias = Callable[[str], _Answer] | Callable[[str, str], _Answer]
 """Looks up the secret of that name; a second parameter, `user`, gets the name of the user, or ""."""
@@ -53,7 +53,7 @@ class FoundValue:
 
 @dataclass(frozen=True, slots=True)
 class MissingValue:
-    """Why a reference has no value, as the end of a sentence: `is not set`."""
+    """The reason why a reference has no value, as the end of a sentence: `is not set`."""
 
     reason: str
 
@@ -66,9 +66,9 @@ class Secrets:
     """
 
     command_seconds = 30.0
-    """How long a `${cmd:...}` may run."""
+    """The time limit for a `${cmd:...}`."""
     keyring_seconds = 60.0
-    """How long the keyring may take; it may prompt the user to unlock it."""
+    """The time limit for the keyring, which may ask the user to unlock it."""
 
     def __init__(
         self,

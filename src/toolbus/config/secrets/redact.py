@@ -1,8 +1,8 @@
 """Keep secrets out of what people read, and hide credentials in what a server sends.
 
 Every message of a server passes here as bytes, so an ordinary one costs only a search for each form of a
-credential. A credential is found as it is, as it is escaped in JSON, URLs and HTML, and in base64; also with
-hidden characters in it, which are removed from texts for models later.
+credential. A credential is found in plain text, escaped as in JSON, URLs and HTML, and in base64. It is even
+found with hidden characters inside, which are removed later from texts for models.
 """
 
 import base64
@@ -46,7 +46,8 @@ _RANDOM = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{16,}|[0-9a-f]{24,}", 
 _NUMBER = re.compile(r"[0-9.eE+-]+")
 _CONTROLS = bytes([*range(0x20), 0x7F])
 _DISGUISED = 128
-"""How many characters of a credential are looked for in disguise; a long pattern takes long to compile."""
+"""The number of characters of a credential that are searched for in disguise; a long pattern compiles slowly.
+"""
 # What may be hidden between two characters: anything but ASCII, as it is (UTF-8 that was read as Latin-1) or
 # as an escape.
 _BETWEEN = r"(?:\\u(?!00[2-7])[0-9a-fA-F]{4}|\\b|[\x7f-\xff])*+"
@@ -201,10 +202,13 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECA
 SHORTEST_SECRET = 4
 """Shorter values are not replaced in texts, because they occur everywhere by chance."""
 UNMISTAKABLE = 8
-"""Shorter secrets, such as 8080 or main, are replaced only where they stand alone, not inside of a word or of
-a number: a text full of `***` helps nobody."""
+"""The length below which a secret, such as 8080 or main, is replaced only as a whole word or number.
+
+A text full of `***` helps nobody.
+"""
 LEARNED = 64
-"""How many secrets a connection can learn: tokens are renewed all the time, and old ones have expired."""
+"""The maximum number of secrets that a connection can learn: tokens are renewed often, and old ones expire.
+"""
 # Not after a letter or digit, unless that is the end of an escape: `%3Dabcd`, or `\nabcd` in JSON.
 _ALONE_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[a-z]))"
 _ALONE_AFTER = r"(?![^\W_])"
@@ -246,7 +250,7 @@ def shown_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """The credentials written in a URL: its user info, as sent too, and query values whose key says so."""
+    """The credentials in a URL: its user info, plain and encoded, and query values with telling keys."""
     try:
         parts = urlsplit(url)
     except ValueError:

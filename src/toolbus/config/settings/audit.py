@@ -14,7 +14,8 @@ from toolbus.core.values.records import JSON
 Content: TypeAlias = Literal["digest", "full", "none"]
 CONTENTS = ("digest", "full", "none")
 SMALLEST, LARGEST = 10_000, 1_000_000_000
-"""In bytes. A line has about 500, and on Windows the byte that is locked must lie beyond the content."""
+"""Limits in bytes. A line has about 500, and on Windows the byte that is locked must lie beyond the content.
+"""
 DEFAULT_FILE = "audit.jsonl"
 """The file of `audit: true`."""
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -41,7 +42,7 @@ def _content(value: JSON) -> JSON:
 
 
 class Audit(ConfigModel):
-    """Where calls are recorded, what is recorded of their content, and when old files are removed."""
+    """The audit log: its file, the recorded content, and the removal of old files."""
 
     _expected = f"expected true, a file or a mapping; {_EXAMPLE}"
     _missing = f"is missing; {_EXAMPLE}"
@@ -50,7 +51,7 @@ class Audit(ConfigModel):
     file: Text
     """The file; relative to the config's folder. Concurrent processes write files beside it."""
     content: Annotated[Content, BeforeValidator(_content)] = "digest"
-    """What is recorded of arguments and answers: their SHA-256, the values themselves, or nothing."""
+    """The recorded form of arguments and answers: their SHA-256, the values themselves, or nothing."""
     rotate: Annotated[
         int,
         BeforeValidator(_size),
@@ -58,9 +59,9 @@ class Audit(ConfigModel):
     ] = 100_000_000
     """The size from which on a new file is begun: a number of bytes, or such as `100MB`."""
     keep: Count | None = None
-    """How many full files to keep, of each process that runs at the same time; by default all."""
+    """The number of full files to keep, for each concurrent process; by default all."""
     days: Count | None = None
-    """How many days to keep a full file after its last line; by default forever."""
+    """The number of days to keep a full file after its last line; by default forever."""
 
     def within(self, folder: Path | None) -> Self:
         """The setting with the whole path of its file.
@@ -140,7 +141,7 @@ HistorySetting: TypeAlias = Annotated[
 
 
 class Telemetry(ConfigModel):
-    """What spans contain; nothing is sent unless the program installs an OpenTelemetry SDK."""
+    """The content of spans; nothing is sent unless the program installs an OpenTelemetry SDK."""
 
     _expected = "expected true, false, or a mapping with content"
 

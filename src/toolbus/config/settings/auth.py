@@ -70,7 +70,7 @@ class _Auth(ConfigModel):
         return f"is a key of {', '.join(others)}, not of {own}" if others else super()._unknown(key)
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the keys together, by key."""
+        """Problems with the combination of keys, by key."""
         yield from ()
 
 
@@ -80,7 +80,7 @@ class BearerAuth(_Auth):
     _missing = "is missing; bearer needs token"
 
     type: Literal["bearer"]
-    """How the credential is sent: as a bearer token."""
+    """The way to send the credential: as a bearer token."""
     token: _Secret
     """The token, preferably a reference such as `${TOKEN}`."""
 
@@ -106,7 +106,7 @@ class OAuth(_OAuth):
     """A person signs in once, in a browser; see `toolbus login`."""
 
     type: Literal["oauth"]
-    """How to get a token: a person signs in."""
+    """The way to get a token: a person signs in."""
     client_id: Text | None = None
     """The ID of a client that is registered already."""
     client_secret: _OptionalSecret = None
@@ -121,7 +121,7 @@ class OAuth(_OAuth):
     def _problems(self) -> Iterator[tuple[str, str]]:
         yield from super()._problems()
         if self.client_secret is not None and self.client_id is None:
-            yield "client_secret", "is the secret of a client; set client_id too"
+            yield "client_secret", "is the secret of a client; it needs a client_id"
         if self.client_metadata is not None and self.client_id is not None:
             yield "client_metadata", "client_id and client_metadata are mutually exclusive; keep one"
 
@@ -150,7 +150,7 @@ class ClientCredentials(_Client):
     _missing = "is missing; client_credentials needs client_id"
 
     type: Literal["client_credentials"]
-    """How to get a token: with the credentials of a client."""
+    """The way to get a token: with the credentials of a client."""
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         yield from super()._problems()
@@ -185,7 +185,7 @@ class IdentityAssertion(_OAuth):
     _missing = "is missing; identity_assertion needs client_id and assertion"
     read_anew: ClassVar[tuple[str, ...]] = ("assertion",)
     type: Literal["identity_assertion"]
-    """How to get a token: with an assertion of an identity provider."""
+    """The way to get a token: with an assertion of an identity provider."""
     client_id: Text
     """The ID of the client."""
     client_secret: _OptionalSecret = None
@@ -200,7 +200,7 @@ class Workload(_OAuth):
     _missing = "is missing; workload needs token"
     read_anew: ClassVar[tuple[str, ...]] = ("token",)
     type: Literal["workload"]
-    """How to get a token: with the identity of the workload."""
+    """The way to get a token: with the identity of the workload."""
     token: _Secret
     """The token of the platform, read for every exchange: `${file:/var/run/secrets/tokens/mcp}`."""
     client_id: Text | None = None
@@ -279,7 +279,7 @@ def forwarding_problem(name: str) -> str | None:
 
 
 def text_problem(key: str, text: str) -> str | None:
-    """What is wrong with a text of `auth` without references; None if nothing is."""
+    """The problem with a text of `auth` without references; None if it is valid."""
     is_valid, problem = _CHECKS.get(key, (None, None))
     return None if is_valid is None or is_valid(text) else problem
 
@@ -353,4 +353,4 @@ _CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
     ),
     "prompt": (re.compile(r"[\w ]*").fullmatch, "expected words, such as consent or login, or nothing"),
 }
-"""How a text of `auth` is checked, and the problem with one that is wrong."""
+"""The check for each text of `auth`, and the problem to report if it fails."""

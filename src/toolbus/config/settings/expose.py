@@ -1,4 +1,4 @@
-"""How a model gets to its tools: all definitions in every request, or a search for them."""
+"""The ways a model gets its tools: all definitions in every request, or a search for them."""
 
 from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
@@ -6,8 +6,11 @@ from typing import Literal, TypeAlias, get_args
 from toolbus.core.values.errors import ExtraMissing
 
 ExposeMode: TypeAlias = Literal["all", "search", "code", "auto"]
-"""Show `all` tools, let the model `search` for them or write scripts that call them (`code`), or decide
-between `all` and `search` by their cost (`auto`)."""
+"""The ways to expose tools to a model.
+
+Show `all` tools, let the model `search` for them, or let it write scripts that call them (`code`). `auto`
+chooses between `all` and `search` by their cost.
+"""
 EXPOSE_BUDGET = 10_000
 """Tokens of definitions above which `auto` searches: 5 % of a context window of 200,000."""
 

@@ -21,7 +21,7 @@ Hint: TypeAlias = Literal["destructive", "read-only", "writes", "idempotent", "o
 SELECTORS = ("tools", "resources", "prompts", "requests")
 """The keys that name what a rule is about."""
 REQUESTS = ("elicitation", "sampling", "roots")
-"""What a server may ask of its client."""
+"""Requests that a server may send to its client."""
 
 _Patterns = Annotated[
     TextOrTexts,
@@ -49,7 +49,7 @@ class PolicyRule(ConfigModel):
     do: Action
     """Allow it, ask a person, or deny it."""
     reason: str | None = None
-    """Why, for the model and the person who is asked."""
+    """The reason, for the model and the person who is asked."""
     per_minute: Count | None = None
     """The most calls per minute that the rule lets through."""
     per_run: Count | None = None
@@ -141,7 +141,7 @@ def check_condition(schema: JSONObject, location: Location, key: str) -> None:
 
 
 def _problem(keyword: str, value: JSON, *, at_top: bool) -> str | None:
-    """Why a keyword would not be checked."""
+    """The reason why a keyword would not be checked."""
     if keyword in _UNCHECKED:
         return "is not checked; describe the text with 'pattern'"
     patterns = (

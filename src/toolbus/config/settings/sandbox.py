@@ -19,7 +19,7 @@ _SYSTEM = (
 
 
 class Sandbox(ConfigModel):
-    """What a sandboxed program gets, besides its own files and those of the system."""
+    """The access of a sandboxed program, in addition to its own files and the system's."""
 
     _expected = "expected true, false, or a mapping with read, write, net and env"
 
@@ -60,7 +60,7 @@ SandboxSetting: TypeAlias = Annotated[
 
 
 def too_wide(path: str, key: str) -> str | None:
-    """Why a sandbox would hold nothing back with this whole path; `key` begins with read or write."""
+    """The reason why a sandbox with this whole path protects nothing; `key` begins with read or write."""
     real = os.path.realpath(path)
     home = os.path.realpath(os.path.expanduser("~"))
     step = "name the folders that the server needs"
@@ -76,7 +76,7 @@ def too_wide(path: str, key: str) -> str | None:
 
 
 def not_own(path: str, folder: str, config_folder: Path | None) -> str | None:
-    """Why a whole path is not one of a single user, although it has the user's name below the folder."""
+    """The reason why a whole path is not private to a user, despite the user's name below the folder."""
     real, inside = os.path.realpath(path), os.path.relpath(path, folder)
     if real != os.path.normpath(os.path.join(os.path.realpath(folder), inside)):
         return f"{path!r} is a link or leads through one; a path with the name of a user must not"

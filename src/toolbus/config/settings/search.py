@@ -48,12 +48,12 @@ def _encoder(value: JSON) -> JSON:
 
 
 class Search(ConfigModel):
-    """How tools are found."""
+    """Settings of the tool search."""
 
     _expected = "expected a mapping, such as {encoder: auto}"
 
     encoder: Annotated[KnownEncoder | Embeddings, BeforeValidator(_encoder)] = "auto"
-    """What finds tools by meaning: the best that is installed (`auto`), a given one, a service, or `none`."""
+    """The encoder that finds tools by meaning: the best one (`auto`), a given one, a service, or `none`."""
 
 
 DEFAULT_SEARCH = Search()

@@ -25,7 +25,7 @@ from toolbus.core.values.records import JSON
 
 DEFAULT_VIEW = "default"
 CARD = "server-card"
-"""The path of a server card, below that of its address."""
+"""The path of a server card, below the path of its address."""
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
 _LIMITS = (
     "max_sessions",
@@ -40,7 +40,7 @@ _LIMITS = (
     "drain",
 )
 AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "rest", "workers", *_LIMITS)
-"""The keys that count from the next start on; the others are followed while the gateway runs."""
+"""The keys that take effect after a restart; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
@@ -50,7 +50,7 @@ _REST = ("/openapi.json", "/tools", "/calls", "/views")
 
 
 def _in_ascii(text: str) -> str:
-    """A host or a URL as clients send it; what cannot be sent is a mistake that the checks report."""
+    """A host or a URL as clients send it; an invalid one is returned unchanged, and the checks report it."""
     try:
         return ascii_url(text) if "://" in text else ascii_authority(text)
     except ValueError:
@@ -76,7 +76,7 @@ class Tls(ServeModel):
 
 
 class Introspection(ServeModel):
-    """How to ask the authorization server about tokens that are not JWTs."""
+    """Settings for asking the authorization server about tokens that are not JWTs."""
 
     client_id: Text
     """The ID of the gateway at the authorization server."""
@@ -97,22 +97,22 @@ class Introspection(ServeModel):
 
 
 class TokenIssuer(ServeModel):
-    """The authorization server whose tokens let clients in."""
+    """The authorization server whose tokens the gateway accepts."""
 
     _expects = {"scopes": "expected a mapping of scopes to views"}
 
     issuer: Text
     """The URL of the authorization server, exactly as its tokens have it in `iss`."""
     audience: TextOrTexts = ()
-    """What tokens must have in `aud`, one or a list; by default the public URL with the path."""
+    """The expected `aud` of tokens, one or a list; by default the public URL with the path."""
     user: str = "sub"
-    """The claim that names the user whose logins and secrets are used; empty for those of the bus."""
+    """The claim that names the user whose logins and secrets are used; empty to use the bus's own."""
     scopes: dict[str, str] = {}
     """The view that a scope gives, by scope. A token needs one of them; the first that it has decides."""
     jwks_url: Text | None = None
     """The URL of the keys of the issuer; by default the one in its metadata."""
     introspection: Introspection | None = None
-    """How to ask about tokens that are not JWTs; by default such tokens are refused."""
+    """Settings for asking about tokens that are not JWTs; by default such tokens are refused."""
 
     def _check(self) -> None:
         parts = web_url(self.issuer)
@@ -125,12 +125,12 @@ class TokenIssuer(ServeModel):
 
 
 class ServeAuth(ServeModel):
-    """How clients prove who they are."""
+    """The ways in which clients prove who they are."""
 
     keys: bool = False
-    """Whether the keys of `toolbus key add` let clients in."""
+    """Whether clients may use the keys of `toolbus key add`."""
     oauth: TokenIssuer | None = None
-    """The authorization server whose tokens let clients in."""
+    """The authorization server whose tokens the gateway accepts."""
     sign_in: SignInSetting | None = None
     """The gateway's own authorization server: people sign in, and say what a client may use."""
 
@@ -153,11 +153,11 @@ class Profile(ServeModel):
     include: Names = ()
     """Globs on public tool names, or on `server/tool`; empty means all."""
     exclude: Names = ()
-    """Which of the included tools to exclude, in the same format."""
+    """Included tools to leave out, in the same format."""
     policy: Rules = ()
-    """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
+    """More rules: they apply in addition to the rules of the bus, and the stricter decision wins."""
     expose: ExposeMode | None = None
-    """How clients get to the tools; by default as the bus says."""
+    """The way clients get the tools; by default the setting of the bus."""
     always: Names | None = None
     """Globs on tools that are shown in every mode; by default as the bus says."""
 
@@ -171,10 +171,10 @@ class Profile(ServeModel):
 
 
 class ServeView(Profile):
-    """What a client gets: which servers and tools, and under which rules."""
+    """A view for clients: its servers, its tools and its rules."""
 
     budget: BudgetSetting | None = None
-    """The maximum length of a result; by default results are passed on as they are."""
+    """The maximum length of a result; by default results are forwarded unchanged."""
     user: Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
@@ -184,12 +184,12 @@ class ServeView(Profile):
 
 
 _ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
-"""What other programs call the address at which they listen."""
+"""Other programs' names for the address at which they listen."""
 _ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
 
 
 class Serve(ServeModel):
-    """How `toolbus serve` listens, whom it lets in, and what they get."""
+    """Settings of `toolbus serve`: its address, its clients and their views."""
 
     _expects = {"console": "expected true, false or edit"}
 
@@ -198,7 +198,7 @@ class Serve(ServeModel):
     path: str = "/mcp"
     """The path of the MCP endpoint; a view has its own below it, such as `/mcp/research`."""
     hosts: _AsciiNames = ()
-    """The names under which clients reach the gateway, besides those of this machine."""
+    """The names under which clients reach the gateway, besides the local ones."""
     origins: _AsciiNames = ()
     """The origins of web pages that may use the gateway, such as `https://app.example.com`."""
     public_url: _Ascii | None = None
@@ -208,17 +208,18 @@ class Serve(ServeModel):
     trusted_proxies: Names = ()
     """The addresses or networks of proxies whose `X-Forwarded-*` headers are believed."""
     auth: ServeAuth = Field(default_factory=ServeAuth)
-    """How clients prove who they are; by default all clients on this machine are let in."""
+    """The ways in which clients prove who they are; by default every client on this machine is accepted."""
     views: dict[str, ServeView] = {}
-    """What clients get, by name; by default there is one view, of everything."""
+    """Views for clients, by name; by default there is one view, of everything."""
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
     cards: bool = False
     """Publish `/.well-known/ai-catalog.json` and server cards, which describe the gateway; experimental."""
     console: bool | Literal["edit"] | None = None
-    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
+    """Whether the web console at `/console` is served; by default only to this machine, with one worker.
 
-    With `true` it is open to other machines; with `edit`, they can also add and change servers."""
+    With `true` it is open to other machines; with `edit`, they can also add and change servers.
+    """
     rest: bool = False
     """Whether the tools are also a REST API, which `/openapi.json` describes."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -283,7 +284,7 @@ class Serve(ServeModel):
 
     @property
     def warnings(self) -> Iterator[str]:
-        """What is valid, but may not be intended."""
+        """Valid settings that may not be intended."""
         is_encrypted = self.tls is not None or (self.public_url or "").lower().startswith("https:")
         if not self.is_local and not is_encrypted:
             yield "keys and tokens are sent unencrypted; set serve.tls, or put a proxy with HTTPS in front"
@@ -311,7 +312,7 @@ class Serve(ServeModel):
 
     @property
     def issuer(self) -> str | None:
-        """Who issues the tokens of clients; None if they have none."""
+        """The issuer of clients' tokens; None if they have none."""
         if self.auth.sign_in is not None:
             return (self.public_url or "").rstrip("/")
         return None if self.auth.oauth is None else self.auth.oauth.issuer
@@ -431,7 +432,7 @@ class Serve(ServeModel):
                     yield f"auth.sign_in.oidc.groups.views.{group}", _no_view(view, known)
 
     def _reach_problems(self) -> Iterator[tuple[str, str]]:
-        """Whoever can be reached by others must know who they are, and by which name they come."""
+        """Check that a gateway open to others requires authentication, and knows its public name."""
         if not self.auth.is_needed:
             if not self.is_local:
                 yield "http", f"{_OPEN}; set serve.auth: {{keys: true}}, or listen at 127.0.0.1"

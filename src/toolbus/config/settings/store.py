@@ -30,18 +30,18 @@ class StoreSetting(ConfigModel):
     """Days for which logins and remembered answers are kept that nobody renews; by default forever."""
 
     address: str | None = None
-    """Where the other replicas reach this one, as `HOST:PORT`; by default the host of `serve.http`."""
+    """The address of this replica for the others, as `HOST:PORT`; by default the host of `serve.http`."""
     notice: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
-    """Seconds that a balancer has to learn from `/readyz` that this replica will stop."""
+    """Seconds that a load balancer has to learn from `/readyz` that this replica will stop."""
 
     @property
     def shown(self) -> str:
-        """The URL without what is secret in it."""
+        """The URL without its secrets."""
         return self._masked(self.url)
 
     @field_serializer("url")
     def _masked(self, text: str) -> str:
-        """A reference as written; a URL without what is secret in it."""
+        """A reference as written; a URL without its secrets."""
         if is_shown(text):
             return text
         return MASK if "${" in text else parse_store_url(text).place
@@ -108,7 +108,7 @@ def tokens_within(setting: TokenSetting, folder: Path | None) -> TokenSetting:
 
 
 def _problem(value: object) -> str | None:
-    """What is wrong with the setting; None if nothing is."""
+    """The problem with the setting; None if it is valid."""
     if isinstance(value, str):
         return _text_problem(value)
     if is_mapping(value):

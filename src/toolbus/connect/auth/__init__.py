@@ -1,1 +1,1 @@
-"""What authorizes the HTTP requests to a server."""
+"""The authorization of HTTP requests to a server."""

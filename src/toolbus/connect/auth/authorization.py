@@ -57,9 +57,9 @@ class Authorization:
         return "consent" if self.scope and "offline_access" in self.scope.split() else None
 
     def code(self, returned: str) -> str:
-        """The code in the URL that the browser was sent back to; a bare code is one, too.
+        """The code in the URL that the browser was sent back to; a bare code is also accepted.
 
-        AuthFailure if it does not belong to this request, or if it says that the person did not agree.
+        AuthFailure if it does not belong to this request, or if the person did not agree.
         """
         text = returned.strip()
         if not text:
@@ -104,7 +104,7 @@ def check_pkce(server: AuthorizationServer) -> None:
 
 
 async def first_of(listening: Awaitable[str], asking: Awaitable[str | None]) -> str:
-    """What the browser brought back by itself, or what the person copied; PersonNeeded if declined."""
+    """The URL that the browser brought back, or that the person copied; PersonNeeded if declined."""
     # In this order: what came by itself counts more.
     waiting = asyncio.ensure_future(listening), asyncio.ensure_future(asking)
     try:

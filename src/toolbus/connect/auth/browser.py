@@ -57,7 +57,7 @@ def has_browser(env: Mapping[str, str] = os.environ, platform: str = sys.platfor
 
 
 async def open_browser(url: str) -> bool:
-    """Open the URL; returns whether a browser took it. With some browsers only when that one ends."""
+    """Open the URL; returns whether a browser took it. Some browsers return only when they are closed."""
     if not is_link(url):
         return False
     loop = asyncio.get_running_loop()

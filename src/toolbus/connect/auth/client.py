@@ -1,4 +1,4 @@
-"""Who we are at an authorization server, and our requests to its token endpoint.
+"""Our client registration at an authorization server, and our requests to its token endpoint.
 
 A client has a metadata document, comes from the config, or is registered.
 """
@@ -41,7 +41,7 @@ class ClientRegistration:
         return 0 < self.secret_expires_at <= time.time()
 
     def to_record(self) -> dict[str, Any]:
-        """What is stored; a secret only if we got it, and it is not in the config."""
+        """The record to store; it has a secret only if the server issued it and the config has none."""
         record: dict[str, Any] = {"client_id": self.id, "token_endpoint_auth_method": self.method}
         if self.is_registered:
             record |= {"client_secret": self.secret, "client_secret_expires_at": self.secret_expires_at}
@@ -200,7 +200,7 @@ class TokenEndpoint:
         return await self.fetch.post_form(url, form, headers)
 
     def _authenticated(self, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """The form and the headers, with what proves who the client is."""
+        """The form and the headers, with proof of the client's identity."""
         client, form, headers = self.client, dict(form), dict[str, str]()
         match client.method:
             case "client_secret_basic":

@@ -1,4 +1,4 @@
-"""What an HTTP transport needs to authorize its requests, and on whose behalf; without an HTTP library."""
+"""The inputs that an HTTP transport needs to authorize its requests for a user; without an HTTP library."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ class HttpRefusal:
     sent: Mapping[str, str]
     """The credentials that the request had."""
     earlier: int
-    """How often this request was refused before."""
+    """The number of earlier refusals of this request."""
 
 
 class Credentials(Protocol):
@@ -173,7 +173,7 @@ def given_identity(token: str | None, headers: Mapping[str, str]) -> ClientIdent
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LinkOwner:
-    """Whose secrets and tokens a link uses."""
+    """The owner of the secrets and tokens that a link uses."""
 
     secrets: Secrets = field(default_factory=Secrets)
     tokens: TokenSource = field(default_factory=lambda: open_tokens("memory"))

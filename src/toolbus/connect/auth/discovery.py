@@ -1,7 +1,7 @@
-"""What an MCP server demands, and its authorization server (RFC 9728, RFC 8414).
+"""The requirements of an MCP server, and its authorization server (RFC 9728, RFC 8414).
 
-The `WWW-Authenticate` header of a refused request leads to the metadata. Every document must name whom it
-was asked about: the resource its server, the metadata its issuer.
+The `WWW-Authenticate` header of a refused request leads to the metadata. Every document must name the party
+it was requested for: the resource its server, the metadata its issuer.
 """
 
 import re
@@ -62,7 +62,7 @@ def challenge_of(headers: Mapping[str, str]) -> Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedResource:
-    """What an MCP server says about itself."""
+    """The description that an MCP server gives of itself."""
 
     resource: str | None = None
     """Its name in requests for tokens; None if it does not say."""
@@ -96,7 +96,7 @@ class AuthorizationServer:
 
 
 async def find_resource(fetch: Fetch, server_url: str, named: str | None) -> ProtectedResource:
-    """What the server says about itself; `named` is the URL in its challenge."""
+    """The server's own description; `named` is the URL in its challenge."""
     for url in build_protected_resource_metadata_discovery_urls(named, server_url):
         reply = await fetch.get(url)
         document = _document(reply)

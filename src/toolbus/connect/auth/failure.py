@@ -1,4 +1,4 @@
-"""Why a sign-in failed, before it is known to whom."""
+"""The reasons for a failed sign-in, raised where the server is not known yet."""
 
 from typing import Literal, TypeAlias
 

@@ -1,8 +1,8 @@
 """Requests of the sign-in, to servers that the user did not name: guarded, limited, without redirects.
 
-A server decides by its metadata where these requests go. So an address inside of the user's network is only
-reached if the user named its host, nothing is sent without encryption except on this machine, a response
-has a size limit, and a redirect is not followed. The same holds for the pages that a browser is sent to.
+A server decides by its metadata where these requests go. So an address inside the user's network is reached
+only if the user named its host. Requests are encrypted unless they stay on this machine. A response has a
+size limit, and a redirect is not followed. The same rules apply to the pages that a browser is sent to.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class FetchedReply:
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used, for a message."""
+        """The reason why it cannot be used, for a message."""
         if self.status // 100 == 3:
             return f"HTTP {self.status} redirects elsewhere, which is not followed"
         return f"HTTP {self.status}" if self.status != 200 else "the response is not a JSON object"

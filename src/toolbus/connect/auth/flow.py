@@ -1,7 +1,7 @@
 """Get, renew and give back the tokens of one user for one server: each step in order, each failure named.
 
-discover   which authorization server, and what it can do
-client     who we are there
+discover   the authorization server, and its abilities
+client     our registration at that server
 grant      a person signs in, or the program proves its own identity
 token      the tokens, which are stored
 """
@@ -129,7 +129,7 @@ class OAuthFlow:
     async def discover(
         self, challenge: Challenge = NO_CHALLENGE
     ) -> tuple[ProtectedResource, AuthorizationServer]:
-        """What the server and its authorization server say about themselves."""
+        """The descriptions that the server and its authorization server give of themselves."""
         with _step("resource metadata"):
             resource = await find_resource(self._fetch, self.resource, challenge.resource_metadata)
         with _step("authorization server"):
@@ -235,7 +235,7 @@ class OAuthFlow:
     async def _sign_in_here(
         self, handler: LoginHandler, server: AuthorizationServer, login: Login, key: DpopKey | None
     ) -> Login:
-        """With a browser that is sent back to this machine."""
+        """Sign in with a browser that is sent back to this machine."""
         assert isinstance(self._auth, OAuth)
         with _step("sign-in"):
             async with Loopback(self._values.auth.get("callback")) as loopback:
@@ -361,7 +361,7 @@ class OAuthFlow:
         wanted: Sequence[str],
         known: Login | None,
     ) -> str | None:
-        """The scopes to ask for: those of the caller or the config, else what the server says it needs."""
+        """The scopes to ask for: from the caller or the config, otherwise the ones that the server needs."""
         own = " ".join(wanted or self._auth.scopes) or None
         asked = challenge.scope
         if asked is None and own is None and resource.scopes:

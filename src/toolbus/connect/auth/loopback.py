@@ -1,7 +1,7 @@
 """Receive the browser at the end of a sign-in: a listener on the loopback interface, for one redirect.
 
-It answers with fixed pages that contain nothing of a request. Whatever is not the redirect that was waited
-for is ignored: another path, method or host, another `state`, a request that is too large or too slow.
+It answers with fixed pages that contain no data of the request. Only the expected redirect is accepted. A
+request is ignored if its path, method, host or `state` differs, or if it is too large or too slow.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_CONNECTIONS = 32
 REQUEST_SECONDS = 10.0
 RESPONSE_SECONDS = 2.0
 _UNAVAILABLE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""How a host without IPv6 refuses `::1`."""
+"""The errors of a host without IPv6 for `::1`."""
 _STYLE = "body{font:18px/1.5 system-ui,sans-serif;max-width:32em;margin:20vh auto;padding:0 1em}"
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>toolbus</title>'

@@ -35,7 +35,7 @@ from toolbus.state.tokens.tokens import Login
 logger = logging.getLogger("toolbus")
 
 MAX_STEP_UPS = 2
-"""How often one request may lead to a question for more permissions."""
+"""The number of times that one request may ask for more permissions."""
 ASK_AGAIN_AFTER = 300.0
 """Seconds until a person who has declined is asked again."""
 
@@ -59,7 +59,7 @@ class OAuthCredentials:
         self.warn: Callable[[str], None] = logger.warning
         self._token = TokenInUse(self._renew_early)
         self._why_none = NOBODY
-        """Why there is no login."""
+        """The reason why there is no login."""
         self._is_stored = False
         """Whether the login was stored, so that it is gone once it is there no longer."""
         self._is_loaded = False
@@ -190,7 +190,7 @@ class OAuthCredentials:
         await self._keep(await renew)
 
     async def _to_renew(self) -> Login | None:
-        """The login to renew: the stored one; that of a program, or one that was not stored, is in memory."""
+        """The login to renew: the stored one; for a program or an unstored login, the one in memory."""
         if not self._flow.is_personal:
             return self._token.login
         stored = await self._flow.login()

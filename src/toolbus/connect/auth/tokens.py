@@ -131,7 +131,7 @@ class TokenInUse:
         return self.login is not None and time.time() < self._valid_until
 
     def headers(self, method: str, url: str) -> Mapping[str, str] | None:
-        """The headers of a request, also without a login; None if it has expired."""
+        """The headers of a request, even without a login; None if the login has expired."""
         login = self.login
         if login is None:
             return self._headers

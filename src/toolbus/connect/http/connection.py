@@ -17,7 +17,7 @@ from toolbus.connect.http.response import ENCODINGS, HttpFailure, Inflater, Resp
 MAX_HEAD = 256 * 1024
 """The most bytes of a response that are not its body: its head, its trailers, the frames of its chunks."""
 FRAME_RATIO = 16
-"""How many bytes of frames each byte of the body makes up for."""
+"""The number of frame bytes allowed for each byte of the body."""
 MAX_REPEATED = 16 * 1024
 """The most bytes of a header that is sent several times; more of them are ignored."""
 MAX_PARTS = 10_000

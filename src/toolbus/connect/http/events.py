@@ -12,7 +12,7 @@ _MAX_DIGITS = 9
 _MAX_ID = 1_000
 """Bytes of an id: it is sent back in a header."""
 _PIECE = 64 * 1024
-"""How many bytes are read before other tasks have their turn."""
+"""The number of bytes to read before other tasks can run."""
 
 
 @dataclass(slots=True)

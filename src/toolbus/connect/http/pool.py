@@ -33,13 +33,13 @@ class Proxy:
     authorization: str | None = field(default=None, repr=False)
     """The value of its `proxy-authorization` header."""
     tls: ssl.SSLContext | None = None
-    """For an https proxy."""
+    """The TLS context for an https proxy."""
 
 
 def environment_proxy(url: Url, tls: Callable[[], ssl.SSLContext] | None = None) -> Proxy | None:
-    """The proxy for a URL by `http_proxy` and the like, unless `no_proxy` names it; ValueError if invalid.
+    """The proxy for a URL by `http_proxy` and similar variables; None if `no_proxy` names it.
 
-    `tls` makes the TLS context for an https proxy.
+    ValueError if a variable is invalid. `tls` makes the TLS context for an https proxy.
     """
     if url.socket_path is not None or _bypasses(url):
         return None
@@ -66,7 +66,7 @@ def _bypasses(url: Url) -> bool:
 
 
 def _ascii_name(name: str) -> str:
-    """An entry of `no_proxy` as hosts are compared with it; what is not a name matches none."""
+    """An entry of `no_proxy` in the form that hosts are compared with; an invalid name matches none."""
     try:
         return ascii_authority(name.strip().lstrip("."))
     except ValueError:
@@ -289,7 +289,7 @@ class Pool:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Why there is no connection, without the address that asyncio adds."""
+    """The reason why there is no connection, without the address that asyncio adds."""
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno).lower()
     if isinstance(error, socket.gaierror):

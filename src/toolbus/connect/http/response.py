@@ -16,7 +16,7 @@ ACCEPT_ENCODING = "gzip, deflate"
 MAX_MEMBERS = 1_000
 """The most members of gzip in one piece of data: more of them only keep the loop busy."""
 _GZIP, _ZLIB, _RAW = 31, 15, -15
-"""What zlib calls the formats."""
+"""The zlib codes of the formats."""
 
 
 class Inflater:
@@ -25,7 +25,7 @@ class Inflater:
     def __init__(self) -> None:
         self._format = 0
         self._member = zlib.decompressobj()
-        """What decompresses the current member."""
+        """The decompressor of the current member."""
         self._has_begun = False
         """Whether a member has begun, and not ended."""
         self._held = b""
@@ -76,7 +76,7 @@ def _format(data: bytes) -> int:
 
 
 PAUSE_AT = 1024 * 1024
-"""How many unread bytes of a stream make the server wait."""
+"""The number of unread bytes in a stream at which the server has to wait."""
 SMALL = 4096
 """Parts below this size are joined as they arrive."""
 
@@ -135,7 +135,7 @@ class Response:
         self.is_stream = False
         """Whether the body is an event stream."""
         self.headers: dict[str, str] = {}
-        """By name in lower case."""
+        """The headers, by lowercase name."""
         self.cookies: list[str] = []
         """The `set-cookie` headers."""
         self.ended = False
@@ -168,7 +168,7 @@ class Response:
             await self._waiter
 
     def close(self) -> None:
-        """Hang up, unless the body has ended; to a modern server that is a cancellation."""
+        """Close the connection, unless the body has ended; a modern server treats that as a cancellation."""
         if not self.ended and not self._released:
             self._source.abort()
 

@@ -20,7 +20,7 @@ from toolbus.core.values.errors import ConnectFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What a transport needs to connect, and the diagnostics that it fills."""
+    """The inputs that a transport needs to connect, and the diagnostics that it fills."""
 
     config: ServerConfig
     values: Resolved
@@ -35,7 +35,7 @@ CANCEL_TIMEOUT = 1.0
 
 
 async def resolve(config: ServerConfig, secrets: Secrets) -> Resolved:
-    """The config with its secrets; raises `ToolbusError`, also if that takes too long."""
+    """The config with its secrets; raises `ToolbusError`, or ConnectFailed if that takes too long."""
     try:
         async with asyncio.timeout(config.timeouts.connect):
             return await resolved(config, secrets)
@@ -45,7 +45,7 @@ async def resolve(config: ServerConfig, secrets: Secrets) -> Resolved:
 
 
 class EarlyStart:
-    """The start of one stdio server. Whoever created it closes it, unless an attempt has taken it."""
+    """The start of one stdio server. Its creator closes it, unless an attempt has taken it."""
 
     def __init__(self, config: ServerConfig, secrets: Secrets) -> None:
         self.diagnostics = Diagnostics()

@@ -1,7 +1,7 @@
-"""When to retry a connection: exponential backoff with jitter, and a circuit breaker.
+"""The retry schedule of a connection: exponential backoff with jitter, and a circuit breaker.
 
-A lost link is retried at once, then after growing pauses. After several failures in a row the breaker
-opens: a process is then started rarely, and on demand; an HTTP server, which is cheap to try, is still
+A lost link is retried at once, then after growing pauses. After several failures in a row, the breaker
+opens. A process is then started rarely, and on demand. An HTTP server, which is cheap to try, is still
 tried every few seconds. Failures are forgotten only after a link was up for a while. Otherwise a server
 that crashes on its first call would be restarted forever.
 """

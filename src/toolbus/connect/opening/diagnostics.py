@@ -1,8 +1,8 @@
-"""What a transport knows about its server, for error messages without secrets.
+"""The facts a transport knows about its server, for error messages without secrets.
 
-The SDK reports most failures as "connection closed". The diagnostics add the rest: the phase, the exit
-code, the last lines on stderr, why the connection ended, and when the server was last active. A process may
-have ended because of another SDK, a variable that was not passed, or a file that is elsewhere.
+The SDK reports most failures as "connection closed". The diagnostics add the phase, the exit code, the last
+lines on stderr, the reason for the loss, and the time of the last activity. Some reasons lie outside the
+server: another version of the SDK, a variable that was not passed, or a missing file.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from toolbus.core.values.errors import Phase
 STDERR_LINES = 100
 STDERR_WIDTH = 500
 STDERR_KEPT = 64 * 1024
-"""How many bytes of a line are kept until it ends: the secrets in them are hidden before it is cut."""
+"""The number of bytes of an unfinished line to keep: secrets in a line are hidden before it is cut."""
 STDERR_RECENT = 40
-"""How many of the last lines may explain why the process ended; older ones are about something else."""
+"""The number of last lines that may explain why the process ended; older ones are about something else."""
 STDERR_SHOWN = 10
 
 
 @dataclass(slots=True)
 class HttpActivity:
-    """Where an HTTP server listens, and when it was last used."""
+    """The address of an HTTP server, and its recent activity."""
 
     host: str
     port: int
@@ -41,9 +41,9 @@ class HttpActivity:
     socket_path: str | None = None
     """The Unix socket of a server that has no port."""
     open_requests: int = 0
-    """How many requests and streams are open."""
+    """The number of open requests and streams."""
     last_used: float = field(default_factory=time.monotonic)
-    """When the last one ended."""
+    """The time when the last one ended."""
 
 
 @dataclass(slots=True)
@@ -58,15 +58,15 @@ class Diagnostics:
     """The exit code of a process that ended by itself; None if we ended it."""
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
     stderr_count: int = 0
-    """How many lines there were on stderr, including those that are no longer kept."""
+    """The number of lines on stderr so far, including lines that are no longer kept."""
     withheld: Collection[str] = ()
     """The variables of our environment that were not passed to the process."""
     skipped: int = 0
-    """How many lines of its standard output were not messages."""
+    """The number of lines of its standard output that were not messages."""
     lost: str | None = None
-    """Why the connection ended."""
+    """The reason why the connection ended."""
     flood: str | None = None
-    """Why we ended the connection ourselves, if the server sent too much."""
+    """The reason why we ended the connection ourselves, if the server sent too much."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,7 +78,7 @@ class Diagnostics:
 
     @property
     def exit_status(self) -> str:
-        """How the process ended: its exit code, or the signal that killed it."""
+        """The end of the process in words: its exit code, or the signal that killed it."""
         assert self.exit_code is not None
         return f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
 
@@ -203,7 +203,7 @@ _OLD_SDK = re.compile(
     r"|'(?:Server|FastMCP|MCPServer)' object has no attribute"
     r" '(?:list_|call_tool|get_prompt|read_resource|set_logging_level|request_context)"
 )
-"""What Python prints when a server for the MCP SDK before 2.0 finds a later one."""
+"""Python's messages when a server for the MCP SDK before 2.0 runs with a later version."""
 _BEFORE_2 = "mcp<2"
 _WITH = {"uvx": "uvx", "uv tool run": "uv tool run", "uv run": "uv run", "pipx run": "uvx"}
 """The launcher that takes `--with`, by the launcher of a server."""
@@ -212,7 +212,7 @@ _WITH = {"uvx": "uvx", "uv tool run": "uv tool run", "uv run": "uv run", "pipx r
 def exit_hint(
     config: ServerConfig, values: Resolved, stderr: Sequence[str], withheld: Collection[str]
 ) -> str:
-    """What to change in the config after the process ended; empty if unknown."""
+    """The config change that may help after the process ended; empty if unknown."""
     if hint := old_sdk(values, stderr):
         return hint
     names = missing_variables(stderr, withheld)
@@ -225,7 +225,7 @@ def exit_hint(
 
 
 def old_sdk(values: Resolved, stderr: Sequence[str]) -> str:
-    """How to start a server that was written for the MCP SDK before 2.0; empty if it was not."""
+    """The way to start a server that was written for the MCP SDK before 2.0; empty if it was not."""
     if not any(map(_OLD_SDK.search, stderr)) or _BEFORE_2 in values.args:
         return ""
     program = os.path.basename(values.command or "")

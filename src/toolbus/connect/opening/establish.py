@@ -1,8 +1,8 @@
 """From a config to a live session: resolve the secrets, connect, negotiate the era.
 
-A failed attempt may lead to a second one: a server that exits on the modern probe is started again in
-the legacy era; a server that refuses streamable HTTP with a status of `NOT_THIS_TRANSPORT` is tried as
-an SSE server. A 401 leads to neither.
+A failed attempt may lead to a second one. A server that exits on the modern probe is restarted in the legacy
+era. A server that refuses streamable HTTP with a status of `NOT_THIS_TRANSPORT` is tried as an SSE server. A
+401 leads to neither.
 """
 
 import asyncio
@@ -56,11 +56,11 @@ class SessionOpener:
     _callbacks: Callbacks
     _handler: RequestHandler
     _early: EarlyStart | None
-    """What was started before the first attempt."""
+    """The process that was started before the first attempt."""
     _retry: Callable[[], None]
     """Starts a new attempt."""
     diagnostics: Diagnostics | None = None
-    """Those of the current attempt."""
+    """The diagnostics of the current attempt."""
     _stderr_before: tuple[str, ...] = ()
     """The last lines on stderr in earlier attempts."""
     _transport: Transport | None = None
@@ -148,14 +148,14 @@ class SessionOpener:
                 self._callbacks.warn(warning)
 
     def _take_early(self, stack: AsyncExitStack) -> EarlyStart | None:
-        """What was started before the first attempt; the stack closes it, unless the attempt did."""
+        """The process started before the first attempt; the stack closes it, unless the attempt did."""
         early, self._early = self._early, None
         if early is not None:
             stack.push_async_callback(early.take().close)
         return early
 
     def _credentials(self, values: Resolved) -> Credentials:
-        """What authorizes the requests; tokens are kept from one attempt to the next."""
+        """The credentials that authorize the requests; tokens are kept from one attempt to the next."""
         if self._config.auth is None or self._config.auth.type == "bearer":
             return StaticHeaders(static_headers(values, self._owner.forwarded(self._config)))
         if self._tokens is None:

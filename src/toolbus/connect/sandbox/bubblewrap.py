@@ -143,7 +143,7 @@ WITHOUT = "or set sandbox: false"
 _USER = "1000"
 """Of the one user inside; it is not root there, even if we are."""
 _PROCESSES = 2
-"""Those of bubblewrap around a server: one outside, and the first one inside."""
+"""The processes of bubblewrap around a server: one outside, and the first one inside."""
 
 
 def find_bubblewrap(server: str) -> str:

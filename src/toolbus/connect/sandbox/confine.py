@@ -1,8 +1,8 @@
-"""Put a server into its sandbox: from its config to what is started. Nothing is started without one.
+"""Put a server into its sandbox: from its config to a launch line. Every program starts in the sandbox.
 
-The package of a launcher is installed once, in a sandbox with the network and a folder of its own. That
-folder is private to the launch line of one server, so nothing that a server runs comes from a cache that
-another program could have changed; the server itself only reads it.
+The package of a launcher is installed once, in a sandbox with network access and its own folder. That folder
+is private to the launch line of one server, and the server can only read it. So a server never runs code from
+a cache that another program could have changed.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Installation:
             raise ConnectFailed(alias, "spawn", self.values.redacted(str(error))) from None
 
     async def _run(self, cache: Path) -> str:
-        """Install it; returns what was printed."""
+        """Install it; returns the output of the installation."""
         running = _InstallOutput(self.on_stderr)
         child = await start_child(running, self._launch(cache))
         try:

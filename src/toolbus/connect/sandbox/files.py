@@ -1,4 +1,4 @@
-"""What a sandbox shows of the file system and the environment. What is not listed does not exist there."""
+"""The files and environment variables that a sandbox shows. Nothing else exists inside."""
 
 import os
 import re
@@ -56,7 +56,7 @@ class _Bind:
 
 @dataclass(slots=True)
 class SandboxFiles:
-    """The paths that a sandbox shows: the system, those of the program, and those of the config."""
+    """The paths that a sandbox shows: the system's, the program's and the config's."""
 
     home: str
     net: bool
@@ -98,11 +98,11 @@ class SandboxFiles:
         return any(is_below(home, (path,)) for home in homes)
 
     def can_change(self, path: str) -> bool:
-        """Whether the server can change what is at the path, so that nothing may be concluded from it."""
+        """Whether the server can change the content of the path, so that nothing may be concluded from it."""
         return is_below(os.path.abspath(path), self._changeable)
 
     def shows(self, path: str) -> bool:
-        """Whether what is at the path outside is also there inside."""
+        """Whether the sandbox shows the same content at the path as the system outside."""
         here = (os.path.abspath(path), os.path.realpath(path))
         return any(is_below(one, self._own) or is_below(one, _SYSTEM) for one in here)
 
@@ -111,7 +111,7 @@ class SandboxFiles:
         return self.shows(path) or any(is_below(bind.target, (path,)) for bind in self._own.values())
 
     def arguments(self) -> list[str]:
-        """The arguments for bubblewrap: a folder before what is in it."""
+        """The arguments for bubblewrap: each folder comes before its content."""
         words = [word for folder in _EMPTY for word in ("--tmpfs", folder)]
         words += [*_system_arguments(self.net), "--tmpfs", self.home]
         for bind in sorted(self._own.values(), key=lambda bind: (_depth(bind.target), bind.target)):
@@ -171,7 +171,7 @@ def home_folder() -> str:
 
 
 def inside_environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
-    """The environment inside; `inherit_env: all` passes nothing that is not named."""
+    """The environment inside; `inherit_env: all` passes only variables that are named."""
     assert config.sandbox is not None
     inherited = config.inherit_env
     named = {*config.sandbox.env, *(() if isinstance(inherited, str) else inherited)}
@@ -185,9 +185,9 @@ def inside_environment(config: ServerConfig, values: Resolved) -> dict[str, str]
 
 
 def divided(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The variables for bubblewrap, which passes them on, and arguments for those that it must not see.
+    """The variables that bubblewrap forwards, and arguments that set the variables it must not see.
 
-    Others are not arguments: every user of the machine can read those, and variables may be secrets.
+    The first are not arguments: every user of the machine can read arguments, and variables may be secrets.
     """
     passed = {name: value for name, value in env.items() if not _LOADED.fullmatch(name)}
     withheld = [name for name in env if name not in passed]
@@ -229,7 +229,8 @@ def argument_paths(values: Resolved, args: tuple[str, ...]) -> list[str]:
 def named_files(values: Resolved, args: tuple[str, ...], env: dict[str, str]) -> list[str]:
     """The files, not the folders, that the command line names, and the certificates of the environment.
 
-    Not by an argument with the name of a user: that could be the name of any file beside the config.
+    Arguments that contain the name of a user are skipped: such a name could be the name of any file beside
+    the config.
     """
     fixed = tuple(word for word in args if word not in values.personal_args)
     found = [path for path in argument_paths(values, fixed) if is_file(path)]

@@ -1,4 +1,4 @@
-"""Why a server may have failed in its sandbox, and the line of the config that would help."""
+"""The reasons why a server may have failed in its sandbox, and the line of the config that would help."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from toolbus.connect.sandbox.files import SandboxFiles, argument_paths, granted_
 from toolbus.core.values.errors import ConnectFailed
 
 _OWN = "bwrap: "
-"""How bubblewrap begins what it prints."""
+"""The beginning of bubblewrap's own messages."""
 _NAMESPACES = re.compile(r"namespace|uid map|gid map|mount proc|pivot_root|loopback", re.IGNORECASE)
 _NAMESPACE_HINT = (
-    "this system does not let it make user namespaces; allow them: on Debian sysctl "
-    "kernel.unprivileged_userns_clone=1, on Ubuntu an AppArmor profile for bwrap, in a container its seccomp "
-    "profile; or set sandbox: false"
+    "this system does not let it make user namespaces; allow them (Debian: sysctl "
+    "kernel.unprivileged_userns_clone=1; Ubuntu: AppArmor profile; container: seccomp profile), "
+    "or set sandbox: false"
 )
 _NO_NETWORK = re.compile(
     r"ENOTFOUND|EAI_AGAIN|ENETUNREACH|name resolution|getaddrinfo|Network is unreachable|dns error"
@@ -37,7 +37,7 @@ def setup_failure(config: ServerConfig, stderr: Sequence[str], exit_code: int) -
 
 
 def sandbox_hint(config: ServerConfig, values: Resolved, stderr: Sequence[str]) -> str:
-    """What to add to the sandbox of a server that ended; empty if unknown."""
+    """The line to add to the sandbox of a server that ended; empty if unknown."""
     assert config.sandbox is not None
     try:
         files = granted_files(config, values)

@@ -1,8 +1,7 @@
 """The programs of a sandbox: what `npx` and `uvx` install and run, and the files that a program consists of.
 
-The two steps of a launcher are separated: the installation has the network and a folder of its own, but no
-file and no secret of the server; the program runs from that folder, which it cannot change, and without the
-launcher.
+The two steps of a launcher are separated. The installation has network access and its own folder, but no file
+or secret of the server. The program runs from that folder, which it cannot change, and without the launcher.
 """
 
 import json
@@ -62,21 +61,21 @@ class NotLaunchable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPackage:
-    """A package that a launcher installs, and the program of it to run."""
+    """A package that a launcher installs, and the program to run from it."""
 
     registry: Registry
     options: tuple[str, ...]
-    """Those of the launcher, with the package."""
+    """The options of the launcher, with the package."""
     spec: str
     """The package as written, for people."""
     program: str | None
     """The name of the program; None for the one that npm chooses."""
     args: tuple[str, ...]
-    """Those of the program."""
+    """The arguments of the program."""
     is_versioned: bool
 
     def install(self, launcher: str) -> list[str]:
-        """The command that installs it, and runs nothing of it but its installation."""
+        """The command that installs it, and runs only the package's installation scripts."""
         words = {"npm": ["exec"], "uv": ["tool", "run"]}.get(Path(launcher).stem, [])
         if self.registry == "npm":
             return [launcher, *words, "--yes", *self.options, "--", "node", "-e", "0"]
@@ -213,7 +212,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
 
 
 _MOST = 16
-"""How many programs one is made of at most: links, interpreters."""
+"""The maximum number of files that make up a program: links, interpreters."""
 _LINE = 1024
 _HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
 _NODE_MODULES = "node_modules"
@@ -241,7 +240,7 @@ def runtime_paths(program: str, search: str, can_change: Callable[[str], bool]) 
 
 
 def _next_programs(path: str, search: str) -> Iterator[str]:
-    """Where a link leads, or the interpreter of a script."""
+    """The target of a link, or the interpreter of a script."""
     if os.path.islink(path):
         yield os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path)))
         return

@@ -1,1 +1,1 @@
-"""Where the MCP SDK's types become our records."""
+"""Conversion of the MCP SDK's types into our records."""

@@ -1,10 +1,10 @@
 """Requests that skip the SDK's models: `tools/call` and the pages of `tools/list`.
 
-The SDK builds two models to send a call, validates the response against the schema of the protocol
-version, dumps it again, and validates it a second time. `CallSender` sends a call itself; only the SDK's
-stamp (protocol version, capabilities, headers) is needed, and it is the same for every call until the SDK
-has listed tools. A response that is not a plain result goes back to the SDK: `Client.call_tool`, which
-drives multi-round-trip requests and header mismatches, gets it as the outcome of its first request.
+The SDK builds two models to send a call. It validates the response against the schema of the protocol
+version, dumps it, and validates it a second time. `CallSender` sends a call itself. It needs only the SDK's
+stamp: protocol version, capabilities and headers. The stamp is the same for every call until the SDK has
+listed tools. A response that is not a plain result goes back to the SDK. `Client.call_tool`, which drives
+multi-round-trip requests and header mismatches, gets it as the outcome of its first request.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Set
@@ -34,7 +34,7 @@ Params = dict[str, Any]
 SdkStamp = Callable[[dict[str, Any], CallOptions], None]
 """Adds the protocol version, the capabilities and the headers to a request."""
 Outcome = dict[str, Any] | MCPError
-"""What a server sent in response to a call."""
+"""The result or error that a server sent in response to a call."""
 
 
 class CheckOutput(Protocol):
@@ -186,7 +186,7 @@ class CallSender:
 
 
 class _Stamp(NamedTuple):
-    """What the SDK adds to every call of a tool."""
+    """The metadata and headers that the SDK adds to every tool call."""
 
     meta: dict[str, Any]
     """Its part of `_meta`."""

@@ -30,7 +30,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 MISSING_CAPABILITY = -32021
 """The error of a server that needs input that this client did not declare it can provide."""
 SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
-"""What a call that can be suspended declares, whether or not there are handlers."""
+"""The capabilities declared with a call that can be suspended, whether or not there are handlers."""
 
 
 @dataclass(eq=False)
@@ -103,7 +103,7 @@ _REQUEST_TEXTS = {
 
 
 def request_text(request: Any) -> str:
-    """What a server requests, as the rest of a sentence that begins with its name."""
+    """The request of a server, as the rest of a sentence that begins with its name."""
     if request.method == ELICITATION:
         return f"asks the user: {cleaned(request.params.message)}"
     return _REQUEST_TEXTS[request.method.partition("/")[0]]

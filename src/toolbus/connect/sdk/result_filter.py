@@ -1,9 +1,9 @@
-"""Filters results before the SDK validates them, so that one invalid item does not fail the whole result.
+"""Filter results before the SDK validates them, so that one invalid item does not fail the whole result.
 
-The SDK refuses a list because of one resource with an invalid definition, and a tool's result because of one
-content block of an unknown type. The filter drops items of lists that cannot be written as JSON, and invalid
-tools, and turns unknown blocks into text. Invalid instructions are dropped. Tools are listed without the SDK
-(`fast_call.py`), unless some of their arguments go into headers.
+The SDK refuses a whole list because of one resource with an invalid definition. It refuses a tool's result
+because of one content block of an unknown type. The filter drops invalid tools, invalid instructions, and
+items of lists that cannot be written as JSON. It turns unknown blocks into text. Tools are listed without the
+SDK (`fast_call.py`), unless some of their arguments go into headers.
 """
 
 import json
@@ -137,7 +137,7 @@ class ResultFilter:
         text = result.get("instructions")
         if text is not None and (not isinstance(text, str) or encoding_problem(text) is not None):
             result["instructions"] = cleaned(text) if isinstance(text, str) else None
-            self.dropped.append("its instructions are not valid text; what is invalid was ignored")
+            self.dropped.append("its instructions are not valid text; the invalid parts were ignored")
 
 
 def keep_unknown_blocks(result: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ def prompt(server: str, item: types.Prompt) -> Prompt:
 
 
 def _extras(item: types.Resource | types.ResourceTemplate | types.Prompt) -> JSONObject:
-    """What a record has no field for."""
+    """The members that a record has no field for."""
     if item.icons is None and item.meta is None and getattr(item, "annotations", None) is None:
         return EMPTY
     kept = {"annotations", "icons", "meta"}

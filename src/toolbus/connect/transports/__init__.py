@@ -1,1 +1,1 @@
-"""How messages reach a server: a child process, streamable HTTP, SSE, or memory."""
+"""Transports for messages to a server: a child process, streamable HTTP, SSE, or memory."""

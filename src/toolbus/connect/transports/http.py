@@ -36,7 +36,7 @@ CHECK_INTERVAL_TLS = 30.0
 """Longer, because a TLS server may log a connection that ends before its handshake."""
 AUTH_STATUSES = (401, 403)
 MAX_REFUSALS = 4
-"""How often one request may be sent again with other credentials."""
+"""The maximum number of retries of one request with other credentials."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _KEEP_METHOD = (307, 308)
 
@@ -67,7 +67,7 @@ class HttpClient:
     def request(
         self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None = None
     ) -> "HttpExchange":
-        """A context manager: sends a request, and hangs up if its response is not read to the end.
+        """A context manager that sends a request; closes the connection if the response is not read fully.
 
         Raises `WireError`, whose `sent` says whether the request may have reached the server.
         """
@@ -258,7 +258,7 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
 
 
 def _warn_insecure(attempt: Attempt, url: Url) -> None:
-    """Warn where others on the network can read what is sent."""
+    """Warn if others on the network can read the requests."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
     has_credentials = attempt.config.auth is not None or any(map(names_credential, attempt.values.headers))
@@ -341,7 +341,7 @@ def _for_jar(url: Url) -> str:
 
 
 class _Headers:
-    """What the jar reads from a response."""
+    """The response headers in the form that the cookie jar reads."""
 
     def __init__(self, cookies: Sequence[str]) -> None:
         self._message = Message()

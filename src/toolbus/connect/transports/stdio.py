@@ -14,12 +14,12 @@ WARN_DELAY = 0.5
 STALL_MARGIN = 2.0
 """Seconds beyond `timeouts.call` until a server that does not read is given up; the call times out first."""
 KEPT_OF_LONG = 200
-"""How many bytes of each end of a line that is too long are kept, to find the request that it answers."""
+"""The number of bytes kept from each end of a line that is too long, to find the request that it answers."""
 
 
 @asynccontextmanager
 async def stdio_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
-    """Connect to the server's process, which is started if need be; on exit, end its whole group."""
+    """Connect to the server's process, and start it if necessary; on exit, end its whole group."""
     attempt.diagnostics.phase = "spawn"
     process = attempt.process or ServerProcess(attempt.config, attempt.values, attempt.diagnostics)
     grace = SHORT_GRACE
@@ -143,7 +143,7 @@ class _Lines:
                 self._fail("the server closed its input", response)
 
     def _fail(self, reason: str, response: ResponseFuture | None) -> None:
-        """Report that a request was not sent; what expects no response is dropped."""
+        """Report that a request was not sent; a message without a response is dropped."""
         if response is not None:
             raise WireError(reason, sent=False)
 

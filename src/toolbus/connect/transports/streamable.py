@@ -1,8 +1,8 @@
 """Streamable HTTP: every message is a POST, and the response is JSON or an event stream.
 
 A request runs entirely in its caller's task. In the modern era, closing the connection cancels it; in the
-legacy era, a notification does. A legacy server may also hold a session, which it can lose: a 404, or
-another status that names the session, means so, and that the request was not started.
+legacy era, a notification does. A legacy server may also hold a session, which it can lose. A 404, or another
+status that names the session, reports that loss, and that the request was not started.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ MAX_RECONNECT_DELAY = 30.0
 RESUME_DELAY = 0.1
 """Seconds before a stream that ended early is resumed, unless the server sets another delay."""
 MAX_EMPTY_RESUMES = 3
-"""How often in a row a stream is resumed without a new event."""
+"""The number of times in a row that a stream is resumed without a new event."""
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ class _StreamablePeer(JsonRpcPeer):
     def _remember_version(self, sent: Mapping[str, str], response: ResponseFuture) -> None:
         """Keep the protocol version for requests that the SDK does not stamp with it.
 
-        Not after a probe that failed: the handshake that follows must not carry its version.
+        After a failed probe, the version is not kept: the handshake that follows must not carry it.
         """
         version = sent.get(VERSION)
         if version is not None and not response.cancelled() and response.exception() is None:

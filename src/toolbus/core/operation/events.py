@@ -37,9 +37,16 @@ Reason: TypeAlias = Literal[
     "cancelled",
     "timed_out",
 ]
-"""Why a call failed: refused by a hook, a guard or a person; invalid arguments, or arguments that are not a
-JSON object; an unknown tool; a server that did not respond or rejected the call; a tool that reported an
-error; cancelled by the caller; a timeout."""
+"""The reasons for a failed call:
+
+- "refused" by a hook, a guard or a person
+- "invalid_arguments", or arguments that are not a JSON object ("not_json")
+- "unknown_tool"
+- "server_failed": the server did not respond, or rejected the call
+- "tool_error": the tool reported an error
+- "cancelled" by the caller
+- "timeout"
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

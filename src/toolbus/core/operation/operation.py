@@ -91,7 +91,7 @@ class Operation:
     catalog: Catalog | None = field(default=None, repr=False, compare=False)
     """The tools of its view, if that is where it was made."""
     tenant: "OperationTenant | None" = field(default=None, repr=False, compare=False)
-    """Whose it is, if it was made through a view; a hook does not change it."""
+    """The tenant, if the operation was made through a view; a hook does not change it."""
     clock: CallClock | None = field(default=None, repr=False, compare=False)
     """Set by an observer that wants to know what the time is spent on."""
     is_unlisted: bool = False
@@ -146,11 +146,11 @@ class OperationTenant(Protocol):
 
     @property
     def inventories(self) -> Mapping[str, Inventory]:
-        """What each server offers and the lock allows."""
+        """The inventory of each server, without anything that the lock holds back."""
         ...
 
     def listed(self, operation: Operation, /) -> Mapping[str, Inventory]:
-        """What an operation may list of that."""
+        """The inventories that an operation may list."""
         ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
@@ -212,13 +212,13 @@ class CallInFlight:
     max_timeout: float | None = None
     """The most seconds to which progress extends the timeout; None if progress does not extend it."""
     asked: float = 0
-    """How often the server has asked; a question that may belong to several calls is split among them."""
+    """The number of questions from the server; one that may belong to several calls is split among them."""
     unanswered: str | None = None
     """The question of the server that has no handler."""
     policies: tuple[object, ...] = ()
-    """As of the operation."""
+    """The policies of the operation."""
     forwarding: Forwarding | None = None
-    """As of the operation."""
+    """The forwarding of the operation."""
     on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
     """Called when the operation ends."""
     people: PeopleTime | None = None

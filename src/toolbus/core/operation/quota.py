@@ -60,7 +60,7 @@ class Quota:
         self._set(owner, self.held(owner) - amount)
 
     def _set(self, owner: Hashable, held: int) -> None:
-        assert held >= 0, "only what was taken is given back"
+        assert held >= 0, "more was given back than taken"
         self.taken += held - self.held(owner)
         if held:
             self._held[owner] = held

@@ -80,7 +80,7 @@ def digest(value: JSON) -> str:
 
 
 def digest_of(value: JSON) -> str:
-    """As `digest`, also for a value that canonical JSON cannot express: then `json-sha256:...`."""
+    """Like `digest`, but for any value: `json-sha256:...` if canonical JSON cannot express it."""
     try:
         return "sha256:" + sha256(canonical(value)).hexdigest()
     except NotCanonical:
@@ -126,8 +126,10 @@ def _number(value: float) -> str:
 
 
 DEEPEST = 100
-"""Levels of objects and lists. Copying, comparing and encoding recurse, also in code that is not ours; real
-tools have a dozen levels."""
+"""The maximum depth of objects and lists.
+
+Copying, comparing and encoding recurse, even in code that is not ours. Real tools have a dozen levels.
+"""
 
 # Circular values are reported as too deep.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode

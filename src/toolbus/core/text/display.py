@@ -87,7 +87,7 @@ def in_seconds(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long something took: `0.4 ms`, `35 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """A duration for people: `0.4 ms`, `35 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 0.01:
         return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:

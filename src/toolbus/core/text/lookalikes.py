@@ -61,7 +61,7 @@ def _as_latin(prototype: str) -> str:
 
 
 def look(text: str) -> str:
-    """What a person sees of a text, in small letters, without hidden characters and the space around it."""
+    """The text as a person sees it, in lowercase, without hidden characters and the space around it."""
     if text.isascii():
         return cleaned(text.lower()).strip()
     plain = cleaned(unicodedata.normalize("NFD", text))
@@ -77,9 +77,10 @@ def spelled_out(text: str) -> str:
 
 
 def looks(text: str) -> tuple[str, str, str]:
-    """What a text looks like; with similar ASCII characters as one, `1` and `l`; and with `i` as `l`.
+    """Three forms of a text: as seen, with similar characters unified, and with `i` as `l`.
 
-    The last is for texts with capitals, because an `I` looks like an `l`.
+    The second treats similar ASCII characters as one, including `1` and `l`. The third is for texts with
+    capitals, because an `I` looks like an `l`.
     """
     seen = look(text)
     alike = seen.translate(_ALIKE).replace("rn", "m").replace("vv", "w")

@@ -1,7 +1,7 @@
 """Find the line on a program's standard error that explains why it exited.
 
-It is rarely the last one: npm ends with the path of its log, Node with a stack and its version, Docker with
-a hint about --help. Lines are recognized by patterns, from the most specific to the vaguest.
+It is rarely the last line: npm ends with the path of its log, and Node with a stack and its version. Lines
+are recognized by patterns, from the most specific to the vaguest.
 """
 
 import re
@@ -80,7 +80,7 @@ def _telling(lines: Sequence[str]) -> list[str]:
 
 
 def _cause_above(plain: Sequence[str], shown: Sequence[str], index: int) -> list[str]:
-    """The line right above the reason, if it names what led to it."""
+    """The line right above the reason, if it names the cause."""
     telling = [at for at in range(index) if not _NOISE.fullmatch(plain[at])]
     above = shown[telling[-1]] if telling else ""
     return [above] if _NAMES_CAUSE.match(above) and above not in shown[index] else []

@@ -1,9 +1,8 @@
 """Remove hidden characters and terminal escapes, so that people and models see the same text.
 
-Characters that writing needs are kept: joiners in scripts that shape letters with them (Persian, Hindi,
-Malayalam, ...) and in emoji, one emoji or text selector after an emoji, the tags of a region's flag. Each is
-kept only where it has an effect, so it cannot encode a hidden message: that would need a visible letter,
-emoji or flag for every bit or two.
+Characters that writing needs are kept. They are joiners in emoji and in scripts such as Persian or Hindi, a
+selector after an emoji, and the tags of a region's flag. Each is kept only where it has an effect, so it
+cannot encode a hidden message. A message would need a visible letter, emoji or flag for every bit or two.
 """
 
 import re

@@ -1,27 +1,51 @@
-"""MCP Apps: tools that only the user interface of a server may call, not a model."""
+"""MCP Apps: user interfaces of servers, and tools that only these may call, not a model."""
 
 from toolbus.schema.values import JSON, JSONObject, entries_of, is_array
 
 APPS = "io.modelcontextprotocol/ui"
 """The extension, as clients and servers declare it."""
-APPS_SETTINGS: dict[str, JSON] = {"mimeTypes": ["text/html;profile=mcp-app"]}
+APP_MIME = "text/html;profile=mcp-app"
+"""The only kind of user interface that the extension has so far."""
+APPS_SETTINGS: dict[str, JSON] = {"mimeTypes": [APP_MIME]}
+APP_SCHEME = "ui://"
 FLAT_VISIBILITY = "ui/visibility"
-"""The key of an early draft, which some servers still use."""
+FLAT_URI = "ui/resourceUri"
+"""Keys of an early draft, which some servers still use."""
 
 
 def is_app_only(meta: JSONObject) -> bool:
     """Whether the `_meta` of a tool hides it from models: `ui.visibility` names others only."""
-    ui = entries_of(meta.get("ui"))
-    given = ui.get("visibility", meta.get(FLAT_VISIBILITY))
+    given = _visibility(meta)
     return given == "app" or (is_array(given) and "model" not in given)
+
+
+def is_for_apps(meta: JSONObject) -> bool:
+    """Whether the user interface of a server may call a tool with this `_meta`; by default, it may."""
+    given = _visibility(meta)
+    return "app" in given if is_array(given) else given != "model"
+
+
+def _visibility(meta: JSONObject) -> JSON:
+    return entries_of(meta.get("ui")).get("visibility", meta.get(FLAT_VISIBILITY))
 
 
 def interface_uri(meta: JSONObject) -> str | None:
     """The resource with the user interface of a tool, which its server need not list."""
-    uri = entries_of(meta.get("ui")).get("resourceUri", meta.get("ui/resourceUri"))
+    uri = entries_of(meta.get("ui")).get("resourceUri", meta.get(FLAT_URI))
     return uri if isinstance(uri, str) else None
 
 
+def without_interface(meta: JSONObject) -> JSONObject:
+    """The `_meta` of a tool for a client that shows no user interfaces."""
+    return {key: value for key, value in meta.items() if key != "ui" and not key.startswith("ui/")}
+
+
+def is_interface(uri: str) -> bool:
+    """Whether a URI is one of a user interface."""
+    return uri[: len(APP_SCHEME)].lower() == APP_SCHEME
+
+
 def knows_apps(capabilities: JSONObject) -> bool:
-    """Whether a client declared the extension."""
-    return APPS in entries_of(capabilities.get("extensions"))
+    """Whether a client declared the extension, with the kind of user interface that it has."""
+    mime_types = entries_of(entries_of(capabilities.get("extensions")).get(APPS)).get("mimeTypes")
+    return is_array(mime_types) and APP_MIME in mime_types

@@ -56,7 +56,7 @@ class _Reading:
 
 
 class _Place:
-    """What the schemas that may apply to one place of the arguments declare; each is read once."""
+    """The declarations of all schemas that may apply to one place of the arguments; each is read once."""
 
     def __init__(self, reading: _Reading, schemas: Iterable[JSON]) -> None:
         self._reading = reading

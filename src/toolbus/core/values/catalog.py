@@ -22,10 +22,10 @@ _MOST_KEPT = 100
 
 
 class Memo:
-    """What was made of one immutable source, such as a catalog: each value once, for all who want it.
+    """Values derived from one immutable source, such as a catalog: each is computed once and shared.
 
-    It lives and ends with its source, so that nothing has to be invalidated. Beyond the limit, the value
-    that was made first is made again. Can be used from any thread.
+    It lives and ends with its source, so that nothing has to be invalidated. Beyond the limit, the oldest
+    value is dropped and recomputed when it is needed. Can be used from any thread.
     """
 
     __slots__ = ("_lock", "_made")
@@ -54,7 +54,7 @@ class Memo:
 
 
 class Same(Generic[T]):
-    """An immutable object as a part of a key that counts as itself: comparing its content takes long."""
+    """An immutable object as a part of a key, compared by identity: comparing its content takes long."""
 
     __slots__ = ("value",)
 

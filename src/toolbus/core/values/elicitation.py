@@ -175,7 +175,7 @@ _ADDED: dict[str, Any] = {
     "script": str | None,
     "counted": str | None,
 }
-"""What earlier versions did not store."""
+"""Fields that earlier versions did not store."""
 
 
 def question(params: Mapping[str, Any], server: str, tool: str | None) -> Elicitation:

@@ -2,7 +2,7 @@
 
     ToolbusError
     ├── ConfigError            the config is invalid (also a ValueError)
-    │   ├── ConfigNotTrusteda  discovered config that the user has not accepted yet
+    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
     │   └── LockError          the lockfile is damaged, newer, or missing although it is required
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
@@ -29,14 +29,14 @@
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
-        │   └── AuthRequiredtheserver responded with 401 or 403, or somebody has to sign in
-        ├── TooManySessionsa   session needs its own connection, and as many as may already have one
+        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
+        ├── TooManySessions    a session needs its own connection, and as many as may already have one
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── ServerRejected     the server responded with a protocol error instead of a result
         ├── InputNeeded        the server needs input, and nobody can be asked
-        ├── ResourceTooLargea  resource is larger than the config allows
-        ├── SkillRejected      a skill, or a file of it, is not what its server listed
+        ├── ResourceTooLarge   a resource is larger than the config allows
+        ├── SkillRejected      a skill, or one of its files, differs from its listing
         └── ConnectionLost     the connection was lost; a request in flight may have taken effect
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
@@ -284,7 +284,7 @@ class ExtraMissing(ToolbusError, ImportError):
 
 
 class TokenStoreError(ToolbusError):
-    """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
+    """Stored tokens cannot be read or written; `reason` is why. They were left as they are."""
 
     def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
         self.place, self.reason, self.problem = place, reason, problem
@@ -292,7 +292,7 @@ class TokenStoreError(ToolbusError):
 
 
 class StoreError(ToolbusError):
-    """The store cannot be used; `place` names it, without its password. What it has was left as it is."""
+    """The store cannot be used; `place` names it, without its password. Its content was left as it is."""
 
     def __init__(self, place: str, problem: str, step: str) -> None:
         self.place, self.problem = place, problem
@@ -340,7 +340,7 @@ class NotWaiting(ToolbusError):
 
 
 class RunDiverged(ToolbusError):
-    """A resumed run does not repeat what was recorded: the program or its settings have changed.
+    """A resumed run differs from its record: the program or its settings have changed.
 
     `missing` are the tools that the run has called, and that no live worker has.
     """

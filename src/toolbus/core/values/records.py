@@ -166,7 +166,7 @@ class ResourceTemplate:
     description: str = ""
     mime_type: str | None = None
     extras: JSONObject = field(default_factory=lambda: EMPTY)
-    """As of a resource."""
+    """Like the `extras` of a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

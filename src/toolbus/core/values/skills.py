@@ -213,8 +213,8 @@ def body_of(text: str) -> str:
 def frontmatter_problem(text: str, entry: JSON) -> str | None:
     """The first difference between the frontmatter of a SKILL.md and its entry; None if they agree.
 
-    YAML libraries read `yes`, `1.0` and dates differently. Every value that one of them may have read from
-    the same text is treated as equal: a person who approves an entry reads the same characters.
+    YAML libraries read `yes`, `1.0` and dates differently. All values that some library may read from the
+    same text are treated as equal: a person who approves an entry reads the same characters.
     """
     import yaml  # only here: it takes a while
 
@@ -246,7 +246,7 @@ def _difference(node: "yaml.Node | None", value: JSON, at: str) -> str | None:
     elif isinstance(node, yaml.ScalarNode) and _is_same(node, value):
         return None
     else:
-        return f"its {at} is not that of its entry"
+        return f"its {at} differs from its entry"
     return next(filter(None, (_difference(*pair) for pair in pairs)), None)
 
 

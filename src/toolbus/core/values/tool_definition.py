@@ -1,8 +1,8 @@
-"""Converts a listed tool into a record, or quarantines it with a reason.
+"""Convert a listed tool into a record, or quarantine it with a reason.
 
 Names and input schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
-recorded in the tool's history: texts are cleaned, values of the wrong type or that cannot be written as JSON
-are dropped. Dropping a hint is safe, because the protocol's defaults are cautious.
+recorded in the tool's history. Texts are cleaned. Values that have the wrong type or cannot be written as
+JSON are dropped. Dropping a hint is safe, because the protocol's defaults are cautious.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Who may use the gateway, and what of it: keys, tokens, hosts and origins, views."""
+"""Access to the gateway: keys, tokens, hosts and origins, views."""

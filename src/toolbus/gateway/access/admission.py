@@ -29,7 +29,7 @@ class CredentialHolder:
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{self.kind} {self.name!r}"
 
 
@@ -58,9 +58,10 @@ class RequestFacts:
 
     method: str
     path: str
-    """Without the query."""
+    """The path, without the query."""
     headers: Mapping[str, str] = field(repr=False)
-    """By lower-case name. The values of a repeated header are joined by `, `: no second one is overlooked."""
+    """The headers by lowercase name. Values of a repeated header are joined by `, `, so none is overlooked.
+    """
     address: str
     """The IP address of the peer; empty if it has none, as over a Unix socket."""
     scheme: str = "http"
@@ -73,7 +74,7 @@ class Refusal:
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Without content-length."""
+    """The headers, without content-length."""
     body: bytes = b""
 
     @classmethod
@@ -89,7 +90,7 @@ class Admission(Protocol):
     """Decides on the requests of an HTTP front."""
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        """Who sent the request, for a request to the MCP path; checks host and origin too."""
+        """The sender of a request to the MCP path; also checks host and origin."""
         ...
 
     def check(self, facts: RequestFacts) -> Refusal | None:
@@ -97,14 +98,14 @@ class Admission(Protocol):
         ...
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
-        """Whether it would still be let in; asked before each event, so it must not wait.
+        """Whether it would still be admitted; asked before each event, so it must not wait.
 
         A token may expire before the answer to a request that it was sent with: `answers`.
         """
         ...
 
     def has_revoked(self, principal: Principal) -> bool:
-        """Whether its key was revoked or has expired: then what it began ends, too."""
+        """Whether its key was revoked or has expired: then its open requests are ended."""
         ...
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:

@@ -68,7 +68,7 @@ class AccessControl:
         self._throttle = Throttle(clock)
         self._log = RefusalLog(clock)
         self._admitted: dict[tuple[object, ...], tuple[Principal, float]] = {}
-        """Who was let in a moment ago, and until when the same request needs no further look."""
+        """Recently admitted principals, with the time until which the same request is not checked again."""
         self._proven: OrderedDict[bytes, None] = OrderedDict()
         """Digests of accepted credentials: they need not wait for what others at their address do."""
 
@@ -308,8 +308,8 @@ def access_of(
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
-    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys or sign-ins, and
-    there is no file that they could belong to.
+    Keys are the `shared` ones, or the keys of the config file. ConfigError if it needs keys or sign-ins, and
+    there is no file for them.
     """
     serve = config.gateway
     keys: Keys | None = None
@@ -338,7 +338,7 @@ def _place(facts: RequestFacts, deciding: tuple[str, ...]) -> tuple[object, ...]
 
 
 def _quotable(text: str) -> str:
-    """As much of a text as may stand between quotes in a header."""
+    """The characters of a text that are allowed between quotes in a header."""
     return "".join(sign for sign in text if " " <= sign <= "~" and sign not in '"\\')
 
 
@@ -372,7 +372,7 @@ FREE = 5
 LONGEST = 60.0
 """The longest wait, in seconds."""
 _FORGET = 600.0
-"""Seconds after which an address starts anew."""
+"""Seconds after which an address starts with a clean record."""
 MAX_ADDRESSES = 10_000
 """Addresses that are remembered; the one whose last refusal is oldest is forgotten first."""
 
@@ -392,7 +392,7 @@ class Throttle:
         self._refused: OrderedDict[str, _Refused] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """How many seconds an address has to wait; 0 if it may try."""
+        """The number of seconds that an address has to wait; 0 if it may try."""
         found = self._refused.get(_group(address))
         return 0.0 if found is None else max(0.0, found.until - self._clock())
 
@@ -415,7 +415,7 @@ class Throttle:
 
 
 def _group(address: str) -> str:
-    """Whoever has an IPv6 address has the whole /64 around it."""
+    """The address, or its /64 network: the user of an IPv6 address has the whole network around it."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a request comes from, and by which name: the defense against DNS rebinding and forged headers.
+"""The address and the host name of a request: the defense against DNS rebinding and forged headers.
 
 A web page can have its own name point to this machine, and then send requests to a gateway on it. So the
 `Host` must be a name of the gateway, and the `Origin`, if there is one, a page that may use it.
@@ -62,7 +62,7 @@ class Hosts:
         self._proxies = tuple(ip_network(proxy, strict=False) for proxy in serve.trusted_proxies)
 
     def peer(self, facts: RequestFacts) -> HttpPeer:
-        """The client of a request; `X-Forwarded-*` counts only if a trusted proxy sent it."""
+        """The client of a request; `X-Forwarded-*` is used only if a trusted proxy sent it."""
         headers = facts.headers
         address, scheme, authority = _plain(facts.address), facts.scheme, headers.get("host", "")
         if self._is_proxy(address):
@@ -132,7 +132,7 @@ class Hosts:
         return any(found in network for network in self._proxies)
 
     def _forwarded(self, headers: Mapping[str, str], nearest: str) -> str:
-        """The last address that no trusted proxy has: what stands before it, a client may have written."""
+        """The last address that is not a trusted proxy's; a client may have written the ones before it."""
         for named in reversed(headers.get("x-forwarded-for", "").split(",")):
             address = _plain(named)
             if not address:
@@ -144,7 +144,7 @@ class Hosts:
 
 
 def _last(headers: Mapping[str, str], name: str) -> str:
-    """What the nearest proxy wrote; others before it may have come from the client."""
+    """The value from the nearest proxy; earlier values may have come from the client."""
     return headers.get(name, "").rpartition(",")[2].strip()
 
 

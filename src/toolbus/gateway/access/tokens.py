@@ -1,9 +1,10 @@
 """Tokens of an authorization server: whether they are for this gateway, and whose they are.
 
-A token is only ever checked. It is never passed on to a server behind the gateway, and never logged.
+A token is only checked. It is never forwarded to a server behind the gateway, and never logged.
 
 The documents of the authorization server are kept. They are read again when they are old or when a token
-names an unknown key, but at most every few seconds: a client that sends tokens cannot make us send requests.
+names an unknown key. That happens at most every few seconds: a client that sends tokens cannot make us send
+requests.
 """
 
 import asyncio
@@ -42,11 +43,11 @@ logger = logging.getLogger("toolbus")
 # The authorization server
 
 KEEP_SECONDS = 3600.0
-"""How old the keys may be before they are asked for again."""
+"""The maximum age of the keys before they are requested again."""
 LAST_RESORT_SECONDS = 24 * 3600.0
-"""How old they may be while the issuer does not respond."""
+"""The maximum age of the keys while the issuer does not respond."""
 AGAIN_SECONDS = 10.0
-"""How often it is asked, at most."""
+"""The minimum time between two requests."""
 MIN_RSA_BITS = 2048
 """A shorter key can be computed from its public part (NIST SP 800-131A)."""
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
@@ -56,7 +57,7 @@ _MOST_QUESTIONS = 8
 
 
 class Issuer:
-    """What is known of the authorization server."""
+    """The authorization server: its metadata and its keys."""
 
     def __init__(
         self, settings: TokenIssuer, secrets: Secrets, *, clock: Callable[[], float] = time.monotonic
@@ -82,7 +83,7 @@ class Issuer:
 
     @property
     def name(self) -> str:
-        """What its tokens have in `iss`."""
+        """The `iss` of its tokens."""
         return self._name
 
     async def key(self, kid: str | None, algorithm: str) -> PyJWK:
@@ -107,7 +108,7 @@ class Issuer:
         await self._read_keys()
 
     async def introspect(self, token: str) -> Mapping[str, Any]:
-        """What the issuer says about a token; `CredentialDenied` if it is not active."""
+        """The issuer's response about a token; `CredentialDenied` if it is not active."""
         async with self._questions:
             try:
                 url = await self._introspection_url()
@@ -266,7 +267,7 @@ class AccessTokens:
         """Those that were accepted, and until when they need no further check."""
 
     async def identity(self, token: str, audiences: Iterable[str]) -> CredentialHolder:
-        """Who holds a token for one of the audiences; raises `CredentialDenied`, `CannotTell`."""
+        """The holder of a token for one of the audiences; raises `CredentialDenied`, `CannotTell`."""
         wanted = frozenset(audiences)
         place = (sha256(token.encode(errors="surrogateescape")).digest(), wanted)
         known = self._remembered.get(place)
@@ -285,7 +286,7 @@ class AccessTokens:
         return identity
 
     async def _asked(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
-        """What the issuer says about a token that is not a JWT."""
+        """The issuer's response about a token that is not a JWT."""
         if self._settings.introspection is None or len(token) > _MOST_CHARACTERS:
             raise CredentialDenied("the token is not a JWT")
         claims = await self._issuer.introspect(token)

@@ -1,4 +1,4 @@
-"""What each client gets: the views of the config, for its user."""
+"""The views of the clients: from the config, for each user."""
 
 from collections import OrderedDict
 
@@ -16,11 +16,11 @@ from toolbus.gateway.protocol.principal import Principal
 
 FACE = "gateway"
 _MOST = 10_000
-"""Views that are kept; the one that was used longest ago is made anew when it is needed."""
+"""The maximum number of cached views; the least recently used one is dropped."""
 
 
 class Views:
-    """The views of a bus, by principal. What is not in the view of a client does not exist for it."""
+    """The views of a bus, by principal. Anything outside the view of a client does not exist for it."""
 
     def __init__(self, bus: Toolbus, serve: Serve | None = None) -> None:
         self._bus = bus
@@ -28,10 +28,10 @@ class Views:
         self._made: OrderedDict[tuple[str, str, str, ClientIdentity | None], View] = OrderedDict()
         """By view, server, user and forwarded identity."""
         self._rules: dict[str, Rules] = {}
-        """By view. Whoever opens another session does not get another quota."""
+        """The rules by view: opening another session does not give a client another quota."""
 
     def use(self, serve: Serve | None) -> None:
-        """Use another config from now on, also after the servers of the bus have changed."""
+        """Use another config from now on; to be called after every change of the servers."""
         before, self._serve = self._serve, serve or Serve()
         self._made.clear()
         # Rules that stay go on counting: a change of the config is not another quota.
@@ -45,11 +45,11 @@ class Views:
     def view_of(
         self, principal: Principal, session: str = "", interactions: Interactions | None = None
     ) -> View:
-        """What a principal gets: one object for all who get the same, so their calls need `caller_of`.
+        """The view of a principal: one object for all with the same access, so their calls need `caller_of`.
 
-        With a session, for calls of the principal that belong to it. With `interactions`, the session has
-        connections of its own (`Toolbus.as_user`), until it is ended. LookupError if the config has no such
-        view.
+        With a session, it is for calls of the principal that belong to it. With `interactions`, the session
+        has connections of its own (`Toolbus.as_user`), until it is ended. LookupError if the config has no
+        such view.
         """
         if interactions is not None:
             return self._make(principal, session, interactions)
@@ -64,7 +64,7 @@ class Views:
         return view.view(caller=caller_of(principal, session)) if session else view
 
     def budget_of(self, principal: Principal) -> Budget | None:
-        """The most that a result may have for a principal; None if results are passed on as they are."""
+        """The maximum size of a result for a principal; None if results are forwarded unchanged."""
         return self._settings(principal)[1].budget
 
     def _settings(self, principal: Principal) -> tuple[str, ServeView]:
@@ -113,6 +113,6 @@ def _servers(settings: ServeView, principal: Principal, whole: View) -> list[str
 
 
 def caller_of(principal: Principal, session: str = "") -> Caller:
-    """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
+    """The caller for the audit trail, hooks and guards: the client, or an unnamed caller if it is local."""
     key = "" if principal.kind == "local" else principal.id
     return Caller(face=FACE, user=principal.caller, session=session, key=key, view=principal.view)

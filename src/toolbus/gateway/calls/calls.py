@@ -2,13 +2,13 @@
 
 | client | server | questions of the server |
 |---|---|---|
-| modern | modern | are passed on; the next round comes with the client's next request |
+| modern | modern | are forwarded; the next round comes with the client's next request |
 | modern | legacy | the call goes on in a task of its own, which the client's next request answers |
 | legacy | modern | are put to the client on the stream of its request, and then comes the next round |
 | legacy | legacy | are put to the client on the stream of its request |
 
 A server that speaks both eras is a legacy one for legacy clients that can be asked (`bus/engine/eras.py`).
-So it is for REST clients.
+The same applies to REST clients.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -90,7 +90,7 @@ class ConsoleClient:
         self._tool = tool
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
-        """Put a server's request to the client, or to whoever watches; that waits as long as it takes."""
+        """Put a server's request to the client, or to a person at the console, who may take any time."""
         if method != ELICITATION or can_ask(self._client.capabilities, method, params):
             return await self._client.ask(server, method, params)
         asked = replace(
@@ -176,7 +176,7 @@ class ClientCalls:
             slot.release()
 
     async def _run_script(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
-        """What a script returns, once the client has answered what a call in it asks.
+        """The result of a script, once the client has answered the questions of its calls.
 
         A modern client carries the suspended script to its next request, which any gateway with the same
         state can answer. A legacy client is asked on the stream of its request.
@@ -235,7 +235,7 @@ class ClientCalls:
         return self._finished(request, target, result)
 
     def _finished(self, request: ClientRequest, target: RequestTarget, result: ToolResult) -> JSONObject:
-        """What a modern client gets for a result."""
+        """The response to a modern client for a result."""
         pending = result.pending
         if pending is None:
             return self._shown(request, target, result)
@@ -450,7 +450,7 @@ def _shortened(result: ToolResult, budget: Budget) -> ToolResult:
 
 
 def _asks(capabilities: JSONObject) -> OnInput:
-    """How the policy asks: the client, or nobody if that cannot show a form."""
+    """The way the policy asks: the client, or nobody if the client cannot show a form."""
     return "suspend" if can_ask(capabilities, ELICITATION, _FORM) else "ask"
 
 
@@ -460,7 +460,7 @@ def _on_input(client: McpClient) -> OnInput:
 
 
 async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str, JSON]:
-    """The client's answers to what is asked; `where` says in messages who asks."""
+    """The client's answers to the requests; `where` names the asking call in messages."""
     answers: dict[str, JSON] = {}
     for key, asked in pending.requests.items():
         try:

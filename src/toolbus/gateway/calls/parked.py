@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolbus.gateway.replicas.replicas import Replicas
 
 LEAST = 1024
-"""Bytes that a call takes, whatever its arguments are."""
+"""The minimum number of bytes that a call takes, regardless of its arguments."""
 TOGETHER = 0.02
 """Seconds in which a server may ask more, so that the client gets all questions at once."""
 
@@ -58,7 +58,7 @@ class ParkedCall:
         """The open questions by key."""
         self.created = self.updated = datetime.now(UTC)
         self.message: str | None = None
-        """What it reported last."""
+        """The last message that it reported."""
         self.is_task = False
         """Whether the client knows it as a task, and asks for it again and again."""
         self.ttl_ms = 0
@@ -74,7 +74,7 @@ class ParkedCall:
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
         self._lost: CallDenied | None = None
-        """Why there is no result, although the call is over."""
+        """The reason why there is no result, although the call is over."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the call is over."""
 
@@ -222,7 +222,7 @@ class ParkedCalls:
 
     def __init__(self, settings: GatewayLimits, replicas: "Replicas | None" = None) -> None:
         self.prefix = "" if replicas is None else replicas.prefix
-        """What the ids of its calls begin with."""
+        """The prefix of the ids of its calls."""
         self._replicas = replicas
         self.some_ended = asyncio.Event()
         """Set when a call has ended."""
@@ -291,7 +291,7 @@ class ParkedCalls:
             self._bytes.release(call.holder, call.size)
 
     def resize(self, call: ParkedCall, size: int) -> bool:
-        """Keep so many bytes for a call that has ended; False if they are too many."""
+        """Keep this number of bytes for a call that has ended; False if they are too many."""
         if call.id not in self._calls:
             return True
         holder = call.holder

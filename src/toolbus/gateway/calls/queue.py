@@ -1,8 +1,9 @@
 """The call queue: limits per user and per server, and fair turns for the others.
 
-A call that finds room is made at once. One that finds none waits, and users take turns: however many calls
-one of them has waiting, the next call of another one comes before its second. Waiting is bounded, in number
-and in time. What exceeds that is refused with a time to try again (`Busy`): who waits most is refused first.
+A call that finds room is made at once. Otherwise it waits. The queue is fair: if a user has many waiting
+calls, another user's next call still comes before the second of them. Waiting is bounded, in number and in
+time. A call beyond the limits is refused with a time to retry (`Busy`), and the user with the most waiting
+calls is refused first.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from toolbus.gateway.protocol.words import BUSY, ProtocolError
 logger = logging.getLogger("toolbus")
 
 Why: TypeAlias = Literal["full", "late"]
-"""Why a call is refused: too many wait, or it waited for too long."""
+"""The reason why a call is refused: too many wait, or it waited for too long."""
 Limit: TypeAlias = Literal["max_per_user", "max_per_server", "max_concurrency"]
 """The setting because of which a call has to wait."""
 REPORT_EVERY = 10.0
@@ -36,7 +37,7 @@ REPORT_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """How many calls are made at a time, and how many wait."""
+    """The maximum numbers of concurrent and waiting calls."""
 
     per_user: int = 256
     per_server: int = 128
@@ -44,7 +45,7 @@ class CallLimits:
     waiting: int = 512
     """Calls that wait; nobody has more of them than there is room left."""
     wait_seconds: float = 10.0
-    """How long a call waits at most."""
+    """The maximum waiting time of a call."""
 
 
 class Busy(ProtocolError):
@@ -80,18 +81,18 @@ class ServerCalls:
     running: int = 0
     waiting: int = 0
     queued: int = 0
-    """How many had to wait so far, also in vain."""
+    """The number of calls that had to wait so far, including refused ones."""
     seconds: float = 0.0
-    """How long they waited."""
+    """The total time that they waited."""
     refused: Counter[Why] = field(default_factory=Counter[Why])
     limit: int = 0
-    """How many it gets at a time."""
+    """The maximum number of concurrent calls."""
     questions: Quota = field(default_factory=lambda: Quota(sys.maxsize))
-    """What it asks clients meanwhile, and waits for their answers."""
+    """The open questions of the server to clients."""
     setting: Limit = "max_per_server"
-    """Where that is set."""
+    """The setting that defines the limit."""
     users: "OrderedDict[str, deque[_Turn]]" = field(default_factory=lambda: OrderedDict[str, deque[_Turn]]())
-    """Who waits, in the order of their turns, each with its calls in the order in which they came."""
+    """The waiting users in the order of their turns, each with its calls in the order of arrival."""
 
 
 class CallQueue:
@@ -103,7 +104,7 @@ class CallQueue:
         self._is_unlimited = limits is None
         self._limits = limits or CallLimits(per_user=most, per_server=most, waiting=most, wait_seconds=most)
         self._users: dict[str, int] = {}
-        """How many calls of each are being made."""
+        """The number of active calls of each user."""
         self._servers: dict[str, ServerCalls] = {}
         self._waiting = Quota(self._limits.waiting)
         self._numbers = count(1)
@@ -183,7 +184,7 @@ class CallQueue:
     def ask(self, user: str, server: str, most: int) -> bool:
         """Count a question of a server in a call of a user; False if too many wait for the user's answers.
 
-        The server may wait for `most` answers at a time, and whatever else it asks is ignored.
+        The server may wait for `most` answers at a time, and further questions are ignored.
         """
         questions = self._servers[server].questions
         questions.most = sys.maxsize if self._is_unlimited else most

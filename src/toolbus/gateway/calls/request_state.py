@@ -27,19 +27,19 @@ _PURPOSE = "requestState"
 MAX_USED = 1_000
 """Approvals and suspended scripts that are used within the time in which they could be sent again."""
 APPROVER = "gateway"
-"""What the audit trail calls the one who asked for an approval."""
+"""The name in the audit trail for the one who asked for an approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round: what goes to the server, or to the call that waits for it."""
+    """One round: the data for the server, or for the call that waits for it."""
 
     responses: JSONObject | None = None
     state: str | None = None
     """The server's."""
     approval: Approval | None = None
     rounds: int = 0
-    """How often the server has asked so far."""
+    """The number of times that the server has asked so far."""
     counted: str | None = None
     """The proof of the suspended call (`Pending.counted`)."""
     parked: str | None = None
@@ -47,7 +47,7 @@ class Round:
     script: Pending | None = None
     """The script that waits."""
     declined: str | None = None
-    """Why the call is not made."""
+    """The reason why the call is not made."""
 
 
 FIRST = Round()
@@ -76,12 +76,12 @@ class RequestState:
     """Seals and opens the state of requests."""
 
     def __init__(self, seal: Seal, seconds: float, spent: OneTimeUse) -> None:
-        """A client can go on for so many seconds."""
+        """A client can go on for this many `seconds`."""
         self._seal = seal
         self._seconds = seconds
         self._spent = spent
         self._used = Quota(MAX_USED)
-        """What was used and could still be sent again."""
+        """The used states that could still be sent again."""
 
     async def opened(self, request: ClientRequest, target: RequestTarget) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
@@ -139,7 +139,7 @@ class RequestState:
             )
 
     def _count_use(self, request: ClientRequest) -> None:
-        """`Spent` remembers only so many: those of one principal must not make it forget the others."""
+        """Limit the used states per principal: `Spent` has limited room, which all of them share."""
         owner = request.exchange.principal.holder
         if not self._used.take(owner):
             raise over_quota("max_used", "you have used too many approvals and suspended scripts")
@@ -216,7 +216,7 @@ def _approval(state: _State, given: JSONObject) -> Approval | None:
 
 
 def approval(call: str, answer: JSONObject, by: str = APPROVER) -> Approval:
-    """What a person answered to the question whether a call is approved."""
+    """A person's answer to the question whether a call is approved."""
     said: JSON = object_in(answer, "content").get("answer", "no")
     accepted = answer.get("action") == "accept" and isinstance(said, bool | str)
     return Approval(call=call, by=by, answer=said if accepted else False, resumed=True)

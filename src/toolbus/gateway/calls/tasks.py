@@ -1,6 +1,6 @@
-"""Tasks: those of modern servers, whose ids are sealed, and calls of ours that clients follow as tasks.
+"""Tasks: tasks of modern servers, whose ids are sealed, and our own calls that clients follow as tasks.
 
-Nothing is stored about a task of a server: its id names the server and the server's own id, and only the
+Nothing is stored about a task of a server. Its id names the server and the server's own id, and only the
 principal that it was given to can use it.
 """
 
@@ -44,7 +44,7 @@ class ClientTasks:
     def __init__(
         self, seal: Seal, parked: ParkedCalls, seconds: float, shared: SharedTasks | None = None
     ) -> None:
-        """A task of ours is kept for so many seconds; other replicas find it in `shared`."""
+        """A task of ours is kept for `seconds`; other replicas find it in `shared`."""
         self._seal = seal
         self._parked = parked
         self._seconds = seconds
@@ -55,7 +55,7 @@ class ClientTasks:
     def relayed(
         self, request: ClientRequest, target: RequestTarget, task: str, sent: JSONObject
     ) -> JSONObject:
-        """What a client gets for a call that became a task of its server."""
+        """The response for a call that became a task of its server."""
         ttl: JSON = sent.get("ttlMs")
         seconds = _UNLIMITED if not isinstance(ttl, int | float) else ttl / 1000 + _LEEWAY
         payload = {"server": target.server, "tool": target.spec.origin.tool, "id": task}
@@ -136,7 +136,7 @@ class ClientTasks:
             await asyncio.wait(tuple(self._writing), timeout=_CLOSING)
 
     def started(self, request: ClientRequest, call: ParkedCall) -> JSONObject:
-        """What a client gets for a call of ours that it follows as a task."""
+        """The response for a call of ours that the client follows as a task."""
         if request.is_modern:
             return {"resultType": "task", **self.state(call, modern=True)}
         return {"task": self.state(call, modern=False)}
@@ -201,7 +201,7 @@ class ClientTasks:
 
 
 def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
-    """How a task of ours ended: its result, or an error; None if it runs, or was cancelled."""
+    """The outcome of a task of ours: its result, or an error; None if it runs, or was cancelled."""
     if isinstance(call, StoredTask):
         return call.outcome()
     if not call.done or call.was_cancelled:
@@ -217,7 +217,7 @@ def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
 
 
 def _stored(call: ParkedCall) -> StoredTask:
-    """What other replicas need to know of a task."""
+    """The record of a task for other replicas."""
     how = outcome(call)
     if isinstance(how, ProtocolError):
         ended: JSONObject | None = {"error": how.json}

@@ -63,9 +63,9 @@ _NO_STORE = "the database of this gateway does not respond; try again later"
 _LEAVING = "this gateway is stopping; try again"
 _MOVING = "the replica that has this session or call is not known; try again"
 _METRICS_SECONDS = 5.0
-"""How long another worker may take for its metrics."""
+"""The time limit for another worker's metrics."""
 _TRIES = 4
-"""How often to look where a session or a call is, which may move meanwhile."""
+"""The number of attempts to find a session or a call, which may move meanwhile."""
 
 
 class PagesBeside(Protocol):
@@ -103,9 +103,9 @@ class App:
         beside: Sequence[PagesBeside] = (),
         workers: Workers | None = None,
     ) -> None:
-        """`path` is the path of the MCP endpoint. Without `access`, only clients on this machine are let in.
+        """`path` is the path of the MCP endpoint. Without `access`, only local clients are admitted.
 
-        `workers` are those that serve as one with it; the first of them may have a console.
+        `workers` are the processes that serve together with it; the first of them may have a console.
         """
         self.gateway = gateway
         self._path = path
@@ -124,9 +124,9 @@ class App:
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
         self.is_leaving = False
-        """Whether a balancer should send nothing more, although it would be answered."""
+        """Whether a load balancer should send no more requests, although they would be answered."""
         self.connections: Callable[[], int] = lambda: 0
-        """How many connections are open; set by the server."""
+        """The number of open connections; set by the server."""
         self._access: Admission = access or AccessControl(Serve())
         self._admitted = AdmittedClients(self._access, gateway)
         self._in_flight = InFlight(self.limits, self.metrics)
@@ -225,10 +225,10 @@ class App:
         return await self._serve_admitted(http)
 
     async def serve_relayed(self, http: HttpRequest, principal: Principal | None) -> None:
-        """Answer a request that another replica passed on.
+        """Answer a request that another replica forwarded.
 
-        It was admitted there, unless it has no principal: then it is for a page of this worker. The keys
-        and the config of this replica decide, too: that one may know less.
+        It was admitted there, unless it has no principal: then it is for a page of this worker. The keys and
+        the config of this replica are checked again, because that one may know less.
         """
         http.relayed = True
         if principal is None:
@@ -276,7 +276,7 @@ class App:
         return await self._refuse(http, Refusal.of(403, "misdirected", reason))
 
     async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
-        """Send a refusal, which whoever decided it has logged."""
+        """Send a refusal, which was logged where it was decided."""
         self.metrics.refused[_KINDS.get(refusal.status, OTHER)] += 1
         await (http.refuse(refusal) if self._rest_path(http) is None else RestFront.refuse(http, refusal))
 
@@ -472,7 +472,7 @@ def readiness(
 ) -> tuple[bool, JSONObject]:
     """Whether every required server and at least one server can be used, and the state of those `seen`.
 
-    A lazy server counts as usable before its first call, because that call starts it.
+    A lazy server is usable before its first call, because that call starts it.
     """
     config = bus.config.servers
     now = time.time()
@@ -510,11 +510,11 @@ def readiness(
 
 
 ASK_EVERY = 5
-"""Ticks after which the tokens of open requests are checked again, as those of new ones are."""
+"""Ticks after which the tokens of open requests are checked again, like the tokens of new requests."""
 
 
 class AdmittedClients:
-    """Those who were let in, until they are not any more."""
+    """The admitted clients, until their access ends."""
 
     def __init__(self, access: Admission, gateway: Gateway) -> None:
         self._access = access

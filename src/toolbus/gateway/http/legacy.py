@@ -46,7 +46,7 @@ class LegacyFront:
         self._in_flight = in_flight
         self._replicas = gateway.replicas
         self._streams: dict[str, SessionStreams] = {}
-        """By session."""
+        """The streams by session."""
         self._kept = KeptStreams(limits.streams_bytes)
         self._calls: set[asyncio.Task[Outcome]] = set()
 
@@ -123,7 +123,7 @@ class LegacyFront:
                 raise
 
     async def listen(self, http: HttpRequest) -> None:
-        """Serve the stream of what belongs to no request, or the rest of a stream that was lost."""
+        """Serve the stream of messages outside of requests, or the rest of a stream that was lost."""
         if not accepted(http.headers.get("accept", ""))[1]:
             return await _refuse(http, 406, "the client must accept text/event-stream")
         last = await self._resumed(http)
@@ -144,7 +144,7 @@ class LegacyFront:
     async def _resumed(self, http: HttpRequest) -> str | None:
         """The event after which to go on; `WrongReplica` if it is in a stream of another replica.
 
-        None for one in the stream of a session whose replica has ended: that stream begins anew.
+        None for an event in the stream of a session whose replica has ended: that stream restarts.
         """
         last = http.headers.get("last-event-id")
         if last is None or self._replicas is None or last.startswith(self._replicas.prefix):

@@ -1,4 +1,4 @@
-"""What a client may take of the HTTP front, and what is reported when it wants more."""
+"""Limits for a client of the HTTP front, and reports about clients that exceed them."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ class HttpLimits:
     idle_seconds: float = 75.0
     """Between two requests on a connection, which is then closed."""
     unread_seconds: float = 30.0
-    """How long a client may leave unread what was sent to it; the connection is then closed."""
+    """The time that a client may leave messages unread; the connection is then closed."""
     handshake_seconds: float = 10.0
     """From an accepted connection to the end of its TLS handshake; it is then closed."""
     handshakes: int = 512
@@ -52,20 +52,23 @@ class HttpLimits:
     requests_per_principal: int = 1024
     """Requests in flight of one principal (429)."""
     refusal_seconds: float = 1.0
-    """How long the answer to a request takes that is one too many: a client that tries again at once cannot
-    keep the gateway busy with refusals."""
+    """The delay of a refusal when there are too many requests.
+
+    A client that retries at once cannot keep the gateway busy with refusals.
+    """
     keepalive_seconds: float = 15.0
-    """Between two signs of life on a stream; also how long a request may take before its stream begins."""
+    """Seconds between two heartbeats on a stream; also the time a request may take before its stream begins.
+    """
     backlog_bytes: int = 8 * 1024 * 1024
-    """What waits to be written to one stream; the connection of a client that reads slower is closed."""
+    """The bytes that may wait to be written to one stream; a client that reads slower is disconnected."""
     replay_bytes: int = 1024 * 1024
-    """What a legacy session keeps of its streams, for a client that lost its connection."""
+    """The bytes of its streams that a legacy session keeps, for a client that lost its connection."""
     streams_bytes: int = 256 * 1024 * 1024
-    """What all legacy sessions keep of their streams, of which one principal has at most half."""
+    """The bytes that all legacy sessions keep of their streams; one principal gets at most half."""
     replay_seconds: float = 120.0
-    """How long it keeps a stream that has ended."""
+    """The time that it keeps a stream that has ended."""
     drain_seconds: float = 30.0
-    """How long running requests may take to end when the gateway stops."""
+    """The time that running requests get to end when the gateway stops."""
 
 
 class Refusals:

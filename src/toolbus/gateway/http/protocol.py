@@ -32,7 +32,7 @@ _MOST_WAITING = 16
 RESERVE = 64
 """Connections beyond the limits, for probes: a gateway that is busy is not one that has gone."""
 _PROBE_SECONDS = 1.0
-"""How long such a connection may take to turn out to be one."""
+"""The time that such a connection gets to prove that it is one."""
 _LATE = 3.0
 """Seconds without a tick after which the process was suspended; then also for those who wait to connect."""
 _MOMENT = 0.1
@@ -41,7 +41,7 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 @dataclass(slots=True, eq=False)
 class ConnectionLimits:
-    """What all connections of a server share."""
+    """The state that all connections of a server share."""
 
     serve: Callable[[HttpRequest], Coroutine[Any, Any, None]]
     """Answers a request."""
@@ -54,13 +54,13 @@ class ConnectionLimits:
     addresses: Counter[str] = field(default_factory=Counter[str])
     """Connections by address, from the moment they are accepted."""
     probes: frozenset[str] = frozenset()
-    """The pages that tell a balancer whether to send requests here; without credentials, they never wait."""
+    """The pages that tell a load balancer whether to send requests here; they never wait."""
     date_line: bytes = b""
     """The header with the date."""
     ticked: float = field(default_factory=time.monotonic)
-    """When the clock of the server last ticked, which it does every second."""
+    """The last tick of the server's clock, which ticks every second."""
     woken: float = float("-inf")
-    """When it last turned out that the process had been suspended."""
+    """The last time that the process was found to have been suspended."""
     on_change: Callable[[], None] | None = None
     """Called when a connection has ended."""
     is_closed: bool = False
@@ -72,12 +72,12 @@ class ConnectionLimits:
         self.ticked = now
 
     def is_late(self, now: float) -> bool:
-        """Whether what is read now may have come long ago: the process was suspended until a while ago."""
+        """Whether data read now may have arrived long ago: the process was suspended until recently."""
         return now - self.ticked > _LATE or now - self.woken < _LATE
 
 
 class _Refused(NamedTuple):
-    """Why a request is refused."""
+    """A refusal of a request: its status, kind and reason."""
 
     status: int
     kind: str
@@ -104,20 +104,20 @@ class HttpConnection(asyncio.Protocol):
     _transport: asyncio.Transport
 
     def __init__(self, hub: ConnectionLimits, address: str = "") -> None:
-        """It counts from here on, opened or not; `address` is empty for a Unix socket."""
+        """The connection is counted from here on, opened or not; `address` is empty for a Unix socket."""
         self._hub = hub
         self._limits = hub.limits
         self.address = address
         hub.connections.add(self)
         hub.addresses[address] += 1
         self.is_made = False
-        """Whether it was opened: accepted, and encrypted if need be."""
+        """Whether it was opened: accepted, and encrypted if necessary."""
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._parser = self._new_parser()
         self.scheme = "http"
         self._surplus: str | None = None
-        """Why it may be used for a probe only."""
+        """The reason why it may be used for a probe only."""
         self._probe: HttpRequest | None = None
         """A probe whose end has not come yet."""
         self._served: HttpRequest | None = None
@@ -166,7 +166,7 @@ class HttpConnection(asyncio.Protocol):
             self._expect("head", _PROBE_SECONDS)
 
     def surplus(self, reserve: int = 0) -> str | None:
-        """Why it is one connection too many, with a `reserve` beyond the limits; None if it is not."""
+        """The reason why it exceeds the limits, with a `reserve` beyond them; None if it does not."""
         hub, limits = self._hub, self._limits
         if len(hub.connections) > limits.connections + reserve:
             return "too many connections"
@@ -207,7 +207,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Close the connection after what was sent; the request that is served is cancelled."""
+        """Close the connection after the sent data; the current request is cancelled."""
         if self.is_made:
             self._transport.close()
 
@@ -223,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the client does not read what was sent to it."""
+        """Whether the client leaves sent data unread."""
         return self._unread_since is not None
 
     async def wait_writable(self) -> None:
@@ -258,7 +258,7 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection if its client is too slow."""
         unread = self._unread_since
         if unread is not None and now - unread > self._limits.unread_seconds:
-            self._hub.refusals.note("slow_reader", self.address, "it does not read what is sent to it")
+            self._hub.refusals.note("slow_reader", self.address, "it does not read its messages")
             self._transport.abort()
         elif self._deadline is None or now < self._deadline:
             return
@@ -435,7 +435,7 @@ class HttpConnection(asyncio.Protocol):
                 self._answer_probe(coming)
 
     def _answer_probe(self, request: HttpRequest) -> None:
-        """Answer a probe here and now: a task would have its turn after those of all calls that have come."""
+        """Answer a probe here and now: a task would run only after the tasks of all received calls."""
         self._probe, serving = None, self._hub.serve(request)
         try:
             serving.send(None)

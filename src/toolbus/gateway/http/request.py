@@ -86,7 +86,7 @@ class HttpRequest:
     def __init__(
         self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
     ) -> None:
-        """`raw` are its headers, their names in lower case; `version` is that of HTTP."""
+        """`raw` are its headers, with lowercase names; `version` is the version of HTTP."""
         self.connection = connection
         self._version = version
         self.keeps_alive = True
@@ -105,18 +105,18 @@ class HttpRequest:
         self.is_rest = False
         """Whether it is for the REST API, whose clients expect problems and not JSON-RPC."""
         self.query = b""
-        """What follows the `?` of its URL."""
+        """The part of its URL after the `?`."""
         self.principal: Principal = LOCAL
-        """Who sent it; set once it is admitted."""
+        """The sender; set once it is admitted."""
         self.access: Admission | None = None
-        """Who let it in; set together with `principal`."""
+        """The admission that accepted it; set together with `principal`."""
         self.is_endless = False
         """Whether its response is a stream that ends with the client or with us."""
         self.cors: Headers = ()
         self.relayed = False
-        """Whether another replica passed it on."""
+        """Whether another replica forwarded it."""
         self.patience: float | None = None
-        """How long it may still wait for the store, if another replica began to."""
+        """The time that it may still wait for the store, if another replica began to wait."""
         self.avoid: tuple[str, ...] = ()
         """The replicas that do not have what it is about, although they should."""
         self.expects_continue = False
@@ -180,7 +180,7 @@ class HttpRequest:
 
     @property
     def is_still_admitted(self) -> bool:
-        """Whether whoever sent it would be let in again: a key may be revoked while a stream is open."""
+        """Whether its sender would still be admitted: a key may be revoked while a stream is open."""
         access = self.access
         return access is None or access.is_current(self.principal, answers=not self.is_endless)
 
@@ -236,7 +236,7 @@ class HttpRequest:
         await self.respond_json(status, failure(request_id, error), headers)
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send what is said to somebody who is not admitted."""
+        """Send the refusal to somebody who is not admitted."""
         await self.respond(refusal.status, refusal.body, encoded_headers(refusal.headers))
 
     async def start_stream(self, headers: Headers = ()) -> None:
@@ -333,7 +333,7 @@ ONE_MESSAGE = f"one JSON-RPC message, with an id of at most {MAX_ID:,} character
 
 
 def kind_of(message: object) -> str | None:
-    """What a JSON-RPC message is; None if it is not one."""
+    """The kind of a JSON-RPC message; None if it is not one."""
     if not isinstance(message, dict):
         return None
     fields = cast("dict[str, Any]", message)

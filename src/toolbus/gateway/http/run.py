@@ -26,7 +26,7 @@ logger = logging.getLogger("toolbus")
 
 _MOMENT = 0.001
 _MOMENTS = 10
-"""How many of them a worker leaves a connection to others."""
+"""The maximum number of times that a worker leaves a connection to others."""
 _SLACK = 16
 """A worker may have one connection in that many more than another, or a flood would take long to accept."""
 _PAUSE = 1.0
@@ -38,7 +38,7 @@ _GOODBYE = 2.0
 
 
 class _Encrypted(SSLProtocol):
-    """TLS with a buffer of one record: the one of asyncio, 256 KiB, would be most of a connection."""
+    """TLS with a buffer of one record: asyncio's buffer of 256 KiB would be most of a connection."""
 
     max_size = 16 * 1024
 
@@ -63,7 +63,7 @@ class Acceptor:
         self._handshakes: Counter[str] = Counter()
         """Clients with which encryption is being agreed on, by address."""
         self._left = 0
-        """How often it left the next connection to others."""
+        """The number of times that it left the next connection to others."""
         self._no_better_at = -1
         """The connections of a worker that did not take it."""
         self._again: asyncio.TimerHandle | None = None
@@ -242,14 +242,14 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class Application(Protocol):
-    """What a server runs: the front of a gateway (`App` says more), or a console alone."""
+    """The application that a server runs: the front of a gateway (see `App`), or a console alone."""
 
     limits: HttpLimits
     refusals: Refusals
     probes: frozenset[str]
-    """The pages that are for balancers."""
+    """The pages for load balancers."""
     connections: Callable[[], int]
-    """How many connections are open; set by the server."""
+    """The number of open connections; set by the server."""
 
     @property
     def in_flight(self) -> int: ...
@@ -294,7 +294,7 @@ class HttpServer:
             logger.warning("%s did not end within %g s", left, seconds)
 
     async def close(self) -> None:
-        """Close all connections; what is still running is cancelled."""
+        """Close all connections; running requests are cancelled."""
         self._hub.is_closed = True
         if self._acceptor is not None:
             self._acceptor.close()

@@ -1,4 +1,4 @@
-"""The event streams of legacy sessions: what was sent can be read again after a lost connection."""
+"""The event streams of legacy sessions: sent events can be read again after a lost connection."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -12,7 +12,7 @@ from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
 
 KEEPALIVE: Final = b": keepalive\r\n\r\n"
 RETRY_MS: Final = 1000
-"""How long a client should wait before it connects again."""
+"""The time that a client should wait before it connects again."""
 MOST_ENDED: Final = 100
 """The ended streams that a session keeps."""
 _STANDALONE = 0
@@ -25,7 +25,7 @@ class SessionStream:
         self._streams = streams
         self.key = key
         self.events: deque[tuple[int, bytes]] = deque()
-        """What can be read, by its number."""
+        """The events that can be read, by number."""
         self.last = 0
         """The number of the last event."""
         self.read = 0
@@ -74,7 +74,7 @@ class StreamReader:
 
 
 class KeptStreams:
-    """What all sessions keep of their streams; over its share, an owner loses its oldest ended streams."""
+    """The streams that all sessions keep; beyond its share, an owner loses its oldest ended streams."""
 
     def __init__(self, most: int) -> None:
         """`most` bytes of all owners."""
@@ -104,7 +104,7 @@ class KeptStreams:
 
 
 class SessionStreams:
-    """The streams of one session, within bounds: first goes what was delivered, the oldest first."""
+    """The streams of one session, within bounds: delivered events are dropped first, the oldest first."""
 
     def __init__(
         self, limits: HttpLimits, kept: KeptStreams, owner: Hashable, *, primes: bool, prefix: str = ""
@@ -162,7 +162,7 @@ class SessionStreams:
         self._is_closed = True
 
     def grow(self, size: int) -> None:
-        """Count what was appended to a stream, and drop what is too much."""
+        """Count bytes appended to a stream, and drop old events beyond the limits."""
         self._count(size)
         if self._bytes > self._limits.replay_bytes:
             self._drop(self._limits.replay_bytes, only_read=True)

@@ -11,7 +11,7 @@ _NONE = 2**31 - 1
 
 
 class ConnectionCounts:
-    """How many connections each worker has open, in memory that all of them share."""
+    """The number of open connections of each worker, in memory that all of them share."""
 
     def __init__(self, workers: int) -> None:
         self._counts = memoryview(mmap(-1, workers * 4)).cast("i")  # -1: of no file; forks share it
@@ -26,7 +26,7 @@ class ConnectionCounts:
 
     @property
     def fewest(self) -> int:
-        """Those of the worker that has the fewest."""
+        """The connections of the worker that has the fewest."""
         return min(self._counts)
 
 
@@ -35,7 +35,7 @@ class Workers:
     """This process as one of several workers."""
 
     gateway: str
-    """What all workers of the gateway announce, and nobody else."""
+    """The name that all workers of the gateway announce, and nobody else."""
     number: int
     count: int
     connections: ConnectionCounts

@@ -14,7 +14,7 @@ from toolbus.bus.inner import calls_of
 from toolbus.bus.view import View
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event
-from toolbus.core.values.apps import interface_uri
+from toolbus.core.values.apps import interface_uri, is_interface, without_interface
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import (
     JSON,
@@ -166,14 +166,15 @@ class ListingSnapshot:
     def tools_for(self, *, modern: bool, apps: bool) -> list[JSONObject]:
         """The tools, as their servers sent them unless the config changes that.
 
-        Only clients with `apps` get those for user interfaces, which they show no model.
+        Only clients with `apps` get those for user interfaces, which they show no model, and the metadata
+        that leads to these.
         """
         if (modern, apps) not in self._tools:
             hidden = [spec for spec in self.catalog if apps and spec.is_app_only]
             named = {spec.name: spec for spec in (*calls_of(self._view).exposed, *hidden)}
             if self._alone:
                 named = {name: spec for name, spec in self.own_tools.items() if apps or not spec.is_app_only}
-            listed = [_tool(name, spec, self.uris) for name, spec in named.items()]
+            listed = [_tool(name, spec, self.uris, apps=apps) for name, spec in named.items()]
             # Legacy clients know no output but objects.
             self._tools[modern, apps] = listed if modern else [_legacy_tool(tool) for tool in listed]
         return self._tools[modern, apps]
@@ -188,13 +189,31 @@ class ListingSnapshot:
         kept = [one for one in self.catalog if one.route == _READ_RESULT]
         return {**{one.name: one for one in kept}, **own}
 
+    def resources_for(self, *, apps: bool) -> list[JSONObject]:
+        """The resources; only clients with `apps` get user interfaces."""
+        return self._resources if apps else self._plain_resources
+
+    def templates_for(self, *, apps: bool) -> list[JSONObject]:
+        """The templates; only clients with `apps` get user interfaces."""
+        return self._templates if apps else self._plain_templates
+
     @cached_property
-    def resources(self) -> list[JSONObject]:
+    def _resources(self) -> list[JSONObject]:
         return [_resource(one, self.uris) for one in self._view.resources()]
 
     @cached_property
-    def templates(self) -> list[JSONObject]:
+    def _templates(self) -> list[JSONObject]:
         return [_template(one, self.uris) for one in self._view.templates()]
+
+    @cached_property
+    def _plain_resources(self) -> list[JSONObject]:
+        shown = zip(self._resources, self._view.resources(), strict=True)
+        return [one for one, own in shown if not is_interface(own.uri)]
+
+    @cached_property
+    def _plain_templates(self) -> list[JSONObject]:
+        shown = zip(self._templates, self._view.templates(), strict=True)
+        return [one for one, own in shown if not is_interface(own.uri_template)]
 
     @cached_property
     def prompts(self) -> list[JSONObject]:
@@ -294,7 +313,7 @@ class ViewListing:
             case "prompts":
                 return now.prompts
             case _:
-                return now.resources, now.templates, now.skills
+                return now.resources_for(apps=True), now.templates_for(apps=True), now.skills
 
     def _take(self, event: Event) -> None:
         self._version += 1
@@ -304,10 +323,10 @@ class ViewListing:
         self._unsubscribe()
 
 
-def _tool(name: str, spec: ToolSpec, uris: Uris) -> JSONObject:
+def _tool(name: str, spec: ToolSpec, uris: Uris, *, apps: bool) -> JSONObject:
     server = spec.origin.server
-    meta = spec.meta
-    if server in uris.renaming:
+    meta = spec.meta if apps else without_interface(spec.meta)
+    if apps and server in uris.renaming:
         meta = with_ui_uri(meta, lambda uri: uris.public_link(server, uri))
     tool = _entry(
         spec,

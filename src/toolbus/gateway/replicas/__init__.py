@@ -1,1 +1,1 @@
-"""Several gateways behind a balancer: each finds what another one has, through the store that they share."""
+"""Several gateways behind a load balancer: each finds the others' state in the store that they share."""

@@ -1,4 +1,4 @@
-"""The listener of a replica for the other ones: it takes only requests that one of them passed on."""
+"""The listener of a replica for the other ones: it accepts only requests that another replica forwarded."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -31,7 +31,7 @@ class ReplicaFront:
         )
         self.refusals = Refusals(app.metrics)
         self.connections: Callable[[], int] = lambda: 0
-        """How many connections are open; set by whoever runs it."""
+        """The number of open connections; set by the server."""
 
     @property
     def in_flight(self) -> int:

@@ -1,10 +1,9 @@
 """The replicas that share a store: each counts its heartbeats in a row there, and all watch each other.
 
-No clock is compared. A replica is dead if its count stood still while the watcher itself beat several times,
-and if it does not respond to the watcher either; the row tells all others. So nobody is declared dead by a
-wrong clock, by a store that did not respond for a while, by a watcher that was suspended, or for being busy.
-A replica that was suspended, such as by SIGSTOP, finds in its own row that it was declared dead, and joins
-again.
+No clock is compared. A replica is dead if it does not respond, and if its count did not change
+while the watcher itself beat several times. The row tells all others. So nobody is declared dead because of a
+wrong clock, a slow store, a suspended watcher, or a high load. A replica that was suspended, such as by
+SIGSTOP, finds in its own row that it was declared dead, and joins again.
 
 A replica that cannot be connected to has ended; if it beats nevertheless, a warning reports that its address
 is wrong.
@@ -43,11 +42,11 @@ _KEPT = 3600.0
 """Seconds for which a row without a beat is kept; long, because the store may be away for a while."""
 _KEPT_DEAD = 60.0
 _PURGE_EVERY = 30
-"""Beats after which what has expired is deleted from the store."""
+"""Beats after which expired records are deleted from the store."""
 _CONNECT_SECONDS = 3.0
 _WRONG_ADDRESS = (
-    "replica %s on %s is running, but cannot be reached at %s: what it alone has cannot be used here; set "
-    "store.address there to an address that the other replicas can connect to"
+    "replica %s on %s is running, but cannot be reached at %s; set its store.address to an "
+    "address that the other replicas can connect to"
 )
 _DEAD = "replica %s on %s does not respond, and has missed its heartbeats; the others take over its sessions"
 _RETURNED = "the other replicas believed that this one had ended, and may have taken over its sessions"
@@ -59,7 +58,7 @@ class ReplicaPeer:
 
     id: str
     url: str
-    """Where other replicas reach it."""
+    """The URL at which other replicas reach it."""
     certificate: str = ""
     """The SHA-256 of the certificate that it shows there."""
     leaving: bool = False
@@ -70,7 +69,7 @@ class ReplicaPeer:
     """The same for all workers of a gateway; empty for one process alone."""
     worker: int = 0
     beat: int = 0
-    """How often it has announced itself."""
+    """The number of times that it has announced itself."""
     every: float = 3.0
     """Seconds between two beats."""
     dead: bool = False
@@ -92,7 +91,7 @@ class Peers:
         self._beating: Future[None] | None = None
         self._one_beat = asyncio.Lock()
         self._checked = 0.0
-        """When the last attempt to beat began."""
+        """The time when the last attempt to beat began."""
         self._making_sure: asyncio.Task[None] | None = None
         self.id = secrets.token_hex(6)
         self._own: ReplicaPeer | None = None
@@ -117,10 +116,10 @@ class Peers:
         self.on_death: Callable[[str], None] = lambda replica: None
         """Called when a replica is dead."""
         self.responds: Callable[[ReplicaPeer], Awaitable[bool]] = _never
-        """Asks a replica for a sign of life."""
+        """Asks a replica for a heartbeat."""
 
     async def start(self, url: str, certificate: str = "") -> None:
-        """Announce this replica, and see which others are there; StoreError if that is not possible.
+        """Announce this replica, and find the others; StoreError if that is not possible.
 
         `certificate` is the digest of the one that it shows at the URL, under HTTPS.
         """
@@ -178,7 +177,7 @@ class Peers:
             await asyncio.shield(self._making_sure)
 
     async def find(self, replica: str) -> ReplicaPeer | None:
-        """Another replica, if it is there; StoreError if that cannot be known."""
+        """Another replica, if it is alive; StoreError if that cannot be known."""
         if replica in self._unreachable or replica == self.id:
             return None
         if (known := self._known.get(replica)) is None:  # it may be new
@@ -208,7 +207,7 @@ class Peers:
         ]
 
     async def workers(self) -> dict[int, ReplicaPeer]:
-        """The other workers of this gateway that are there, by number; StoreError if that cannot be known."""
+        """The other live workers of this gateway, by number; StoreError if that cannot be known."""
         await self._look()
         gateway = "" if self._workers is None else self._workers.gateway
         mine = {self.id, *self._unreachable}
@@ -225,7 +224,7 @@ class Peers:
     # Heartbeats, on the thread of their own store
 
     async def _keep_beating(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Beat again and again; what is seen of the others goes to the loop of this replica."""
+        """Beat regularly, and send observations about the others to the loop of this replica."""
         beats, is_silent = 0, False
         while True:
             await asyncio.sleep(self._beat)
@@ -363,7 +362,7 @@ class Peers:
 
 
 async def _never(peer: ReplicaPeer) -> bool:
-    """No sign of life of anybody."""
+    """No replica ever responds."""
     return False
 
 

@@ -217,7 +217,8 @@ class Relay:
     ) -> None:
         """Have another replica answer a request; `PeerRefused` if it did not take it.
 
-        `request_id` is that of the message in it, for an error. One for a page goes with its credentials.
+        `request_id` is the id of the message in it, for an error. A request for a page goes with its
+        credentials.
         """
         try:
             connection = await self._connection(peer)

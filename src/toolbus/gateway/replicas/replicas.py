@@ -1,4 +1,4 @@
-"""What one gateway needs of the others that share its store."""
+"""The parts that one gateway shares with the others on its store."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class Replicas:
         """Whether no other replica is left when this one is told to end."""
         self.store = store
         self.seal = seal
-        """What clients carry: all replicas can open it."""
+        """The seal of the state that clients carry: all replicas can open it."""
         self.spent = OneTimeUse(store)
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
@@ -57,7 +57,7 @@ class Replicas:
 
     @property
     def prefix(self) -> str:
-        """What the names of its parked calls begin with."""
+        """The prefix of the names of its parked calls."""
         return f"{self.id}."
 
     async def find_call(self, name: str) -> None:

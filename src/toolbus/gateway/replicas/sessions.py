@@ -1,7 +1,7 @@
 """Sessions of legacy clients, and tasks: the records with which another replica continues one.
 
-A session is in one replica, and the others forward its requests. The replica that gets the next request after
-that one has ended takes the session over; of several, one does.
+A session is in one replica, and the others forward its requests. After that replica has ended, the next
+replica that gets a request takes the session over. If several try, only one succeeds.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class SharedSessions:
         """Whether sessions are left to the other replicas instead of being ended."""
 
     async def opened(self, session: ClientSession) -> None:
-        """Store a new session, before its client learns of it."""
+        """Store a new session before its client receives its id."""
         await self._store.put(SESSION, _name(session.id), self._facts(session).json, self._seconds)
         self._watch(session)
 
@@ -86,7 +86,7 @@ class SharedSessions:
         return mark if facts is not None and facts.owner == self._peers.id else None
 
     def taking(self, name: str) -> asyncio.Lock:
-        """Held by whoever takes a session over, so that this replica does it once."""
+        """The lock for taking a session over, so that this replica does it once."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def take(self, name: str, principal: Principal, avoid: Collection[str] = ()) -> SessionFacts | None:
@@ -231,7 +231,7 @@ class StoredTask:
         return replace(self, ended=error, updated=datetime.now(UTC))
 
     def outcome(self) -> JSONObject | ProtocolError | None:
-        """How it ended; None if it was cancelled, or if another replica runs it."""
+        """Its outcome; None if it was cancelled, or if another replica runs it."""
         if self.was_cancelled or self.ended is None:
             return None
         if (error := self.ended.get("error")) is not None:

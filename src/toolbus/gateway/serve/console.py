@@ -19,7 +19,7 @@ from toolbus.gateway.serve.program import ServeProgram
 
 HOST = "127.0.0.1"
 SERVICES = {"serve": "gateway", "up": "bus"}
-"""What each command runs, in its messages."""
+"""The service that each command runs, as its messages call it."""
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ Stamps: TypeAlias = dict[Path, tuple[int, int] | None]
 POLL_SECONDS = 1.0
 """Interval for checking the files."""
 CATCH_UP_SECONDS = 10.0
-"""How long a command waits for a config that has changed; new servers may take longer to start."""
+"""The time that a command waits for a changed config; new servers may take longer to start."""
 
 
 class ConfigFollower:
@@ -37,7 +37,7 @@ class ConfigFollower:
         self.config = config
         """The config in use."""
         self.problem: str | None = None
-        """Why the config has changed and the old one is still in use."""
+        """The reason why the config has changed and the old one is still in use."""
         self._began = began
         self._use = use
         self._report = report

@@ -45,7 +45,7 @@ from toolbus.state.values import PrivateValues
 
 
 class HttpFront:
-    """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
+    """Listens at the address of a config; an unusable setting raises at once, before anything is started."""
 
     first_within = 0.0
     """Seconds for the first request before anything else is started."""
@@ -153,7 +153,7 @@ class HttpFront:
 
     @property
     def _local_url(self) -> str:
-        """Where this machine reaches it."""
+        """The URL on this machine."""
         host = self.settings.address[0]
         return self._origin(WILDCARDS.get(host, host))
 
@@ -163,7 +163,7 @@ class HttpFront:
 
     @property
     def call_limits(self) -> CallLimits:
-        """How many calls are made at a time, and how many wait."""
+        """The maximum numbers of concurrent and waiting calls."""
         serve = self.settings
         return CallLimits(
             per_user=serve.max_per_user,
@@ -201,7 +201,7 @@ class HttpFront:
             await console.close()
 
     def _show_keys(self) -> None:
-        """Have the console show the keys, if they let clients in."""
+        """Show the keys in the console, if clients may use keys."""
         file, serve = self._config.file, self._followed
         if self._console is not None:
             stored = None if self._replica is None else self._replica.keys
@@ -283,9 +283,9 @@ class HttpFront:
             self._log.add_line("serve", f"{problem}; {step}", "yellow")
 
     async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
-        """Serve on until a balancer has noticed, and then leave what is new to the other replicas.
+        """Serve on until a load balancer has noticed, and then leave new requests to the other replicas.
 
-        Returns a task that ends when they know it: until then they may pass requests on to this one.
+        Returns a task that ends when they know it: until then they may forward requests to this one.
         """
         app.is_leaving = True
         if replica.setting.notice:
@@ -337,6 +337,6 @@ def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tu
 
 
 def carried_files(config_file: str | Path) -> PrivateValues:
-    """What clients of a gateway carry: the key of its seal, and what was used, in the user's state folder."""
+    """The state for clients in the user's state folder: the key of the seal, and the used approvals."""
     file = f"gateway/{config_place(config_file)[1]}"
     return PrivateValues(state_folder, carried_forms(f"{file}.seal", f"{file}.spent"))

@@ -1,7 +1,7 @@
-"""This gateway as one of several that share a store: what it has there, and where the others reach it.
+"""This gateway as one of several that share a store: its records there, and its address for the others.
 
-The workers of a gateway whose config has no store share one that their parent made. Only what is in memory
-elsewhere is found through it: keys, approvals and answers stay in the files of the user.
+The workers of a gateway whose config has no store share one that their parent made. Only other workers' state
+in memory is found through it: keys, approvals and answers stay in the files of the user.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Each with the address of this machine for itself."""
 _NO_ADDRESS = (
     "the database is on another machine, and {} is not an address for replicas elsewhere; set store.address "
-    "to HOST:PORT at which they reach this one (127.0.0.1:0 if all of them are on this machine)"
+    "to HOST:PORT (127.0.0.1:0 if all run here)"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """What a gateway has in its store."""
+    """The parts of a gateway that use its store."""
 
     setting: StoreSetting
     host: str
-    """Where the others reach this one."""
+    """The host at which the others reach this one."""
     store: Store
     keys: StoredKeys | None
     """None if they are not in the store."""
@@ -76,7 +76,7 @@ async def opened_replica(
 
 
 async def _open(config: BusConfig, serve: Serve, worker: GatewayWorker | None) -> Replica | None:
-    """Open the store of a config, or else the one of the workers."""
+    """Open the store of a config, or else the store of the workers."""
     store, setting = store_of(config), config.store
     if store is None and worker is not None:
         store, setting = _private(worker.inherited)

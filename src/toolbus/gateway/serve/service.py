@@ -125,7 +125,7 @@ class StdioFront:
     Some clients give up on a process that does not answer within a few seconds."""
 
     def __init__(self, serve: Serve) -> None:
-        """The client gets the default view, whatever it is called, and no other."""
+        """The client gets the default view, under any name, and no other."""
         view = serve.view(serve.default_view)
         only = {} if view is None else {"views": {serve.default_view: view}}
         self._wanted = serve
@@ -153,7 +153,7 @@ class StdioFront:
 
     @property
     def capabilities(self) -> JSONObject:
-        """What the client declared; empty until it has connected."""
+        """The capabilities that the client declared; empty until it has connected."""
         client = self._client()
         return {} if client is None else client.capabilities
 
@@ -189,7 +189,7 @@ def _limits(front: "StdioFront | HttpFront") -> Limits:
 async def _announce(
     gateway: Gateway, program: ServeProgram, front: "StdioFront | HttpFront", worker: "GatewayWorker | None"
 ) -> None:
-    """Report what is served, once the servers are there; raises if a required one is not."""
+    """Report the served tools, once the servers have started; raises if a required one has failed."""
     await gateway.started()
     program.save_listings(gateway.bus.config, gateway.bus)
     if worker is not None:

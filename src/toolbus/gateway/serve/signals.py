@@ -14,15 +14,15 @@ from typing import Any
 logger = logging.getLogger("toolbus")
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 MARGIN = 10.0
-"""Seconds to end what remains, once the time for calls in flight is over; a database may not respond."""
+"""Seconds to end the rest, once the time for calls in flight is over; a database may not respond."""
 _AT_ONCE = 1.0
-"""Seconds to end what ends by itself, after a second signal. The guard of our servers ends those left."""
+"""Seconds for an orderly end after a second signal. The guard of our servers ends the remaining ones."""
 
 
 class Stop:
     """The wish to stop: the first signal lets calls end, the second one does not.
 
-    Whatever hangs then, the process ends: see `limit`.
+    The process then ends even if something hangs: see `limit`.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The workers of `toolbus serve --workers N`, and the parent process that restarts them.
 
-Workers are forks of this process, made when everything is imported and before anything is started: they share
-that memory, the config and the listening socket, and if the config has no store, one that this process makes
-for them: each is a replica. A pipe leads to each worker, whose end tells it that this
-process is gone, and one leads back, whose end tells this process that the worker is gone.
+Workers are forks of this process, made when everything is imported and before anything is started. They share
+its memory, the config and the listening socket. Each worker is a replica. If the config has no store, this
+process makes one for them. A pipe leads to each worker; its end tells the worker that this process is gone.
+Another pipe leads back; its end tells this process that the worker is gone.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ _MARGIN, _AT_ONCE = 15.0, 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInheritance:
-    """What all workers have of their parent."""
+    """The resources that all workers inherit from their parent."""
 
     gateway: str
     """A name for all of them."""
     socket: socket.socket
-    """Where they listen."""
+    """The socket at which they listen."""
     connections: ConnectionCounts
     store: Path
     """A file for what they have to find out about each other; it goes with the parent."""
@@ -163,9 +163,9 @@ class _Parent:
         self._ending = ending
         self._log = log
         self._children: dict[int, _Child] = {}
-        """By the pipe of their reports."""
+        """The children, by the pipe of their reports."""
         self._due: dict[int, float] = {}
-        """When a worker is to be started, by number."""
+        """The time to start a worker, by number."""
         self._pauses: dict[int, float] = {}
         self._have_all_been_ready = False
         self._signals = 0

@@ -325,7 +325,7 @@ def _is_of(name: str, value: JSON) -> bool:
 
 
 def _inferred(node: Node) -> list[str]:
-    """The types that a node without one implies: those of its values, or the one its keywords constrain."""
+    """The types that a node without one implies, from its values or from the keyword that constrains it."""
     if "enum" in node:
         return list(dict.fromkeys(map(type_of, node["enum"])))
     types = {CONSTRAINED_TYPE[key] for key in node if key in CONSTRAINED_TYPE}

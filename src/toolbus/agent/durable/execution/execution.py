@@ -48,16 +48,16 @@ from toolbus.core.values.errors import RunDiverged
 from toolbus.core.values.records import JSON, ToolResult, marks_read_only
 
 Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
-"""Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
+"""The reason to move a run that calls these tools; None if no other worker is better suited."""
 PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
 """The message that a run begins with."""
 _CHECKERS = 5
-"""How many tools to check with are named."""
+"""The maximum number of tools to check with that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performer:
-    """What executes the runs of an agent."""
+    """The parts that execute the runs of an agent."""
 
     model: Model
     agent: PydanticAgent[Any, str]
@@ -240,7 +240,7 @@ class Execution:
         tool: ToolsetTool[Any],
         work: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Make a call, or return what was recorded."""
+        """Make a call, or return its recorded result."""
         began = time.monotonic()
         try:
             with self._journal.call(call):
@@ -273,11 +273,11 @@ class Execution:
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
-        """Progress is not recorded: whoever joins later has no use for it."""
+        """Progress is not recorded: later viewers have no use for it."""
 
 
 def _is_repeatable(tool: ToolsetTool[Any], toolbox: Toolbox) -> bool:
-    """Whether a call may be made again: then it may also be made together with others."""
+    """Whether a call may be repeated: then it may also run concurrently with others."""
     if isinstance(tool, BusTool):
         return is_safe_to_repeat(tool.tool.spec)
     return tool.tool_def.name in toolbox.repeatable
@@ -305,7 +305,7 @@ async def called(work: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
 
 
 def returned(record: dict[str, Any]) -> Any:
-    """What a record stands for; raises what the function raised, for the model to read."""
+    """The recorded value; raises a recorded exception of the function, for the model to read."""
     if "retry" in record:
         raise ModelRetry(record["retry"])
     if (text := record.get("failed", record.get("unknown", record.get("error")))) is not None:

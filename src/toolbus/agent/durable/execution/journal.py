@@ -1,7 +1,7 @@
 """The journal of one execution of a run: each call is noted before it is made, and recorded when it is done.
 
-A later execution that finds a note of a call without a record cannot know whether the call took effect: it
-makes the call again if that is safe, and otherwise the result is an error that the model reads.
+A later execution that finds a note of a call without a record cannot know whether the call took effect. It
+repeats the call if that is safe. Otherwise the result is an error that the model reads.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from toolbus.core.values.records import JSON, ToolResult, ToolSpec, with_notes
 
 logger = logging.getLogger("toolbus")
 Record: TypeAlias = dict[str, Any]
-"""What is recorded of a call: a `result`, `error` or `pending` call, or that it is `refused` or `unknown`."""
+"""The record of a call: a `result`, an `error`, a `pending` call, `refused` or `unknown`."""
 Digest: TypeAlias = Callable[[ToolSpec], str | None]
 Checkers: TypeAlias = Callable[[str], Sequence[str]]
-"""The tools with which a model can check what became of a call of a tool."""
+"""The tools with which a model can check the outcome of a tool call."""
 _NUMBERS = 1000
 """For the steps of one call, if a turn has several: they may be made at the same time."""
 _DIGITS = 32
@@ -49,7 +49,7 @@ class CallFailed(ToolbusError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a call is about."""
+    """The subject of a call."""
 
     name: str
     """The tool: `server/tool`, or the name of a function."""
@@ -84,7 +84,7 @@ class ModelCall:
 
     @property
     def about(self) -> Record:
-        """For the event that tells of it."""
+        """The members of an event about this call."""
         return {"id": self.id, "name": self.name, "server": self.server}
 
 
@@ -118,7 +118,7 @@ class RunJournal:
         self.steps.recorded = await self.steps.note(self._notes.load())
 
     async def run_model(self, ask: Callable[[], Awaitable[Record]]) -> Record:
-        """Ask the model, or return what was recorded."""
+        """Ask the model, or return its recorded response."""
 
         async def timed() -> Record:
             return {**await ask(), "elapsed": self._clock.seconds}
@@ -145,7 +145,7 @@ class RunJournal:
 
     @contextmanager
     def call(self, call: str) -> Generator[None]:
-        """Record what is made within as a call of the model."""
+        """Record the operations made within as one call of the model."""
         if call not in self._numbers:
             yield
             return
@@ -167,7 +167,7 @@ class RunJournal:
     async def run_operation(
         self, operation: Operation, make: Make, definition: str | None, called: ModelCall | None
     ) -> ToolResult:
-        """Make an operation until it has a result, or return what was recorded."""
+        """Make an operation until it has a result, or return its recorded result."""
         spec = operation.spec
         is_repeatable = is_safe_to_repeat(spec)
         subject = _subject(str(spec.origin), operation.arguments, definition, is_repeatable, called)
@@ -217,7 +217,7 @@ class RunJournal:
         is_repeatable: bool,
         call: Callable[[], Awaitable[Record]],
     ) -> Record:
-        """Call a function of the user, or return what was recorded."""
+        """Call a function of the user, or return its recorded result."""
         subject = _subject(called.name, arguments, None, is_repeatable, called)
         return await self._attempt(subject, lambda _: call())
 
@@ -328,19 +328,19 @@ class _Calls:
 
 
 def unknown_text(name: str, intent: Intent, checkers: Sequence[str]) -> str:
-    """What the model reads instead of the result of a call whose outcome is unknown."""
+    """The text for the model in place of the result of a call whose outcome is unknown."""
     said = json.dumps(dict(intent.arguments), ensure_ascii=False, default=repr)
     shown = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
     at = datetime.fromtimestamp(intent.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     how = f", for example with {', '.join(map(repr, checkers))}" if checkers else ""
     return (
         f"outcome unknown: the process that called {name!r} with {shown} at {at} ended before the result was "
-        f"recorded, so the call may or may not have taken effect; check before repeating it{how}"
+        f"recorded; before repeating it, check whether it took effect{how}"
     )
 
 
 def refused_text(name: str) -> str:
-    """What the model reads instead of the result of a call of a changed tool that nobody accepted."""
+    """The text for the model in place of the result of a call of a changed tool that nobody accepted."""
     return f"{name!r} was not called: it changed since this run began, and a person did not accept that"
 
 
@@ -367,7 +367,7 @@ def _subject(
 
 
 def is_safe_to_repeat(spec: ToolSpec) -> bool:
-    """Whether a call that may have taken effect may be made again: by the config, or by a trusted hint."""
+    """Whether a call that may have taken effect may be repeated: by the config, or by a trusted hint."""
     if spec.repeatable or spec.route != "tools/call":  # the others read
         return True
     return spec.reads_only or (spec.trusted and spec.annotations.get("idempotentHint") is True)

@@ -31,7 +31,7 @@ Check: TypeAlias = Callable[[ModelResponse, Set[str]], Awaitable[None]]
 
 
 class JournaledModel(WrapperModel):
-    """Records responses. A request in flight at a crash is made again: it changes nothing but the bill."""
+    """Records responses. A request in flight at a crash is repeated: that changes only the bill."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class JournaledModel(WrapperModel):
         seconds: Mapping[str, float],
         check: Check,
     ) -> None:
-        """`servers` are those of the tools, by name; `seconds` how long calls took, by their ids."""
+        """`servers` are the servers of tools, by name; `seconds` are the durations of calls, by their ids."""
         super().__init__(wrapped)
         self._journal = journal
         self._servers = servers
@@ -108,7 +108,7 @@ def _calls(response: ModelResponse) -> list[ToolCallPart]:
 
 
 def _last_returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    """What the calls of the last turn returned."""
+    """The results of the calls in the last turn."""
     last = messages[-1] if messages else None
     parts = last.parts if isinstance(last, ModelRequest) else ()
     return [part for part in parts if isinstance(part, ToolReturnPart)]
@@ -120,7 +120,7 @@ _WRAPPED = "response"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a run is to return."""
+    """The output that a run is to return."""
 
     schema: Mapping[str, Any] | None
     """None for a text."""

@@ -54,7 +54,7 @@ class Gate:
 class Aborted(BaseException):
     """An execution cannot go on: its run is another worker's now, or the store refuses a record.
 
-    Not an `Exception`: what a tool raises becomes a result for the model, and this must not.
+    It is not an `Exception`: an exception of a tool becomes a result for the model, and this one must not.
     """
 
 
@@ -64,7 +64,7 @@ class Steps:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.problem: Exception | None = None
-        """Why the execution cannot go on."""
+        """The reason why the execution cannot go on."""
         self.recorded: dict[int, str] = {}
         """The names of what earlier executions recorded, by number."""
 
@@ -74,9 +74,9 @@ class Steps:
         return self.recorded.get(seam.next_number())
 
     async def run(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Do a piece of work and record the JSON that it returns, or return what was recorded.
+        """Do a piece of work and record the JSON that it returns, or return the recorded JSON.
 
-        Raises what the work raises, which is recorded, too.
+        Raises the errors of the work, and records them.
         """
         raised: list[Exception] = []
 
@@ -122,13 +122,13 @@ class Steps:
                 raise self.abort(error) from error
 
     def abort(self, problem: Exception) -> Aborted:
-        """What to raise if the execution cannot go on: no further step begins."""
+        """The exception to raise if the execution cannot go on: no further step begins."""
         self.problem = problem
         return Aborted(str(problem))
 
 
 class _Own(Exception):
-    """What the work of a step raised."""
+    """The exception that the work of a step raised."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -138,7 +138,7 @@ class _Own(Exception):
 _DIGITS = 16
 """Of a digest, in the record of a run."""
 TEXT = "This tool changed since you last saw it. A call of it waits until a person has accepted the change."
-"""What the model reads of a held tool; the new definition may say anything."""
+"""The text about a held tool for the model; the new definition may say anything."""
 
 
 class HeldTools:
@@ -160,7 +160,7 @@ class HeldTools:
             self._known.setdefault(tool, {short(definition)})
 
     def accept(self, tool: str, changed: str) -> None:
-        """Let the tool be called with a definition that `changed` returned, too."""
+        """Also accept calls of the tool with a definition for which `changed` returned this."""
         self._known[tool].add(changed)
 
     def changed(self, tool: str, definition: str | None) -> str | None:
@@ -207,7 +207,7 @@ class Clock:
 
     @asynccontextmanager
     async def limit(self, allowed: float | None) -> AsyncGenerator[None]:
-        """Raise `LimitReached` once the run has taken so many seconds."""
+        """Raise `LimitReached` once the run has taken this long."""
         self._allowed, self._since = allowed, time.monotonic()
         try:
             async with asyncio.timeout(None) as self._timeout:

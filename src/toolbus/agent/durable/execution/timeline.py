@@ -1,6 +1,6 @@
 """The events of a run, read from its recorded steps.
 
-Without Pydantic AI, which whoever only watches runs does not need.
+It works without Pydantic AI, so that runs can be watched where that is not installed.
 """
 
 import json
@@ -21,7 +21,7 @@ from toolbus.shape.render import rendered_text
 
 
 def events_of(row: Mapping[str, Any], asked: Mapping[int, WaitingCall]) -> list[DurableEvent] | None:
-    """What one recorded step stands for; None if it asks something that is not in the store yet.
+    """The events of one recorded step; None if it asks something that is not in the store yet.
 
     `asked` are the questions of the run, by the numbers of the steps that wait for their answers.
     """
@@ -111,7 +111,7 @@ def _returned(record: Mapping[str, Any]) -> ToolReturned:
 
 
 def _content(record: Mapping[str, Any]) -> tuple[str, bool, JSON]:
-    """What the model reads of a call, whether it is an error, and the structured content."""
+    """The text that the model reads, whether it is an error, and the structured content."""
     for key in ("unknown", "refused", "error", "failed", "retry"):
         if key in record:
             return record[key], True, None

@@ -1,4 +1,4 @@
-"""What toolbus uses of DBOS beyond its documented interface; `tests/durable/test_seam.py` checks it."""
+"""The parts of DBOS used beyond its documented interface; `tests/durable/test_seam.py` checks them."""
 
 import copy
 import threading
@@ -29,7 +29,7 @@ def is_used() -> bool:
 
 
 def add_queue(name: str) -> None:
-    """Take runs of another queue as well; DBOS allows that only before it is launched."""
+    """Take runs of another queue; DBOS allows that only before it is launched."""
     instance = _instances._dbos_global_instance  # pyright: ignore[reportPrivateUsage]
     assert instance is not None, "it is launched"
     queues = instance._listening_queues  # pyright: ignore[reportPrivateUsage]
@@ -165,7 +165,7 @@ def next_number() -> int:
 
 
 def reserve_numbers(count: int) -> int:
-    """Keep numbers for steps that begin in any order; the first of them is one more than what is returned."""
+    """Keep numbers for steps that begin in any order; the first is one more than the returned number."""
     current = _workflow()
     current.function_id += count
     return current.function_id - count

@@ -1,4 +1,4 @@
-"""Connections to the two kinds of stores; whatever can pass by itself is an error that DBOS waits for."""
+"""Connections to the two kinds of stores; a temporary failure is an error that DBOS waits for."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ _CONNECTIONS = 20
 _CONNECT = 5
 """Seconds to connect to a server; also what a program may wait for at its end."""
 _IDLE = 10_000
-"""Milliseconds after which Postgres ends a transaction of a process that stands still, with its locks."""
+"""Milliseconds after which Postgres ends an idle transaction of a process, and releases its locks."""
 _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
 _open: WeakKeyDictionary[sa.Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
@@ -62,7 +62,7 @@ def new_engine(url: str) -> sa.Engine:
 
 
 def close_engine(engine: sa.Engine) -> None:
-    """Close all connections, and let nobody wait any longer for a server that does not answer."""
+    """Close all connections, and stop waiting for a server that does not respond."""
     for connection in list(_open.pop(engine, ())):
         with suppress(psycopg.OperationalError, OSError):  # it is closed already
             own = socket.socket(fileno=os.dup(connection.fileno()))

@@ -1,4 +1,4 @@
-"""What a worker notes of a run besides its steps: calls that it is about to make, and questions.
+"""A worker's notes about a run besides its steps: calls that it is about to make, and questions.
 
 A call is noted before it is made, unless it may be repeated. A later execution that finds a note without a
 recorded step cannot know whether the call took effect. Only the owner of a run can note anything.
@@ -49,7 +49,7 @@ class Intent:
     tool: str
     arguments: Mapping[str, JSON]
     at: float
-    """When, in seconds since the epoch."""
+    """The time, in seconds since the epoch."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Notes:
 
     run: str
     intents: Mapping[int, Intent] = field(default_factory=dict[int, Intent])
-    """Those of earlier executions, by the number of the step."""
+    """The intents of earlier executions, by the number of the step."""
     asked: dict[int, WaitingCall] = field(default_factory=dict[int, WaitingCall])
     """All questions, by the number of the step that waits for the answer."""
 

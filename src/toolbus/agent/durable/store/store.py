@@ -30,7 +30,7 @@ from toolbus.core.values.errors import RunStoreError, ToolbusError
 WORKFLOW = "toolbus.run"
 """The name of all runs in the tables of DBOS."""
 UNFINISHED = ["ENQUEUED", "PENDING", "DELAYED"]
-"""What DBOS calls runs that have not ended."""
+"""The DBOS states of runs that have not ended."""
 _ATTEMPTS = 5
 
 
@@ -99,7 +99,7 @@ class RunStore:
 
     @property
     def client(self) -> DBOSClient:
-        """What reads and changes runs without executing any."""
+        """The client that reads and changes runs without executing any."""
         if self._client is None:
             self._client = DBOSClient(
                 system_database_engine=self.engine,
@@ -144,7 +144,7 @@ class RunStore:
         return None if stored is None else json.loads(stored)
 
     def question(self, run: str) -> tuple[WaitingCall | None, bool]:
-        """What a run asks, and whether that is answered; of several questions, the first that is not."""
+        """The question of a run, and whether it is answered; of several questions, the first open one."""
         asked = None
         for asked in self._questions(run, only_open=True).values():
             if self.answered(run, asked.id) is None:
@@ -162,7 +162,7 @@ class RunStore:
         return status_of(self.client, run, WORKFLOW)
 
     def steps(self, run: str) -> list[Step]:
-        """What is recorded of a run, and the calls that were begun."""
+        """The recorded steps of a run, and the calls that were begun."""
         with self.engine.connect() as connection:
             intents = intents_of(connection, run)
         return Step.all(self.client.list_workflow_steps(run), intents)
@@ -201,7 +201,7 @@ class RunStore:
             return found | {intent.tool for intent in intents_of(connection, run).values()}
 
     def lost(self, runs: list[str], worker: str) -> list[str]:
-        """Those of a worker's runs that were cancelled, or taken by another one."""
+        """The runs of a worker that were cancelled, or taken by another one."""
         if not runs:
             return []
         found = self.client.list_workflows(workflow_ids=runs, load_input=False, load_output=False)
@@ -209,7 +209,7 @@ class RunStore:
         return [run for run in runs if run not in kept]
 
     def close(self) -> None:
-        """Close all connections; nobody waits any longer for a server that does not answer."""
+        """Close all connections, and stop waiting for a server that does not respond."""
         close_engine(self.engine)
         if self._client is not None:
             self._client.destroy()

@@ -1,4 +1,4 @@
-"""What the process of a server is to its owner, however it was started, and the helpers of its start."""
+"""The interface of a server's process, however it was started, and the helpers of its start."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ FILTER_FD = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What to start."""
+    """The program to start, with its environment."""
 
     command: Sequence[str]
     """The path of the program, and its arguments."""
@@ -30,9 +30,9 @@ class Launch:
     folder: str | None = None
     """Its working directory; by default ours."""
     syscall_filter: bytes = b""
-    """What the program can read at `FILTER_FD`."""
+    """The bytes that the program can read at `FILTER_FD`."""
     wrappers: int = 0
-    """How many generations of processes stand around the server itself; they end when it does."""
+    """The number of wrapper processes around the server, one inside the other; they end when it does."""
 
 
 class ChildEvents(Protocol):
@@ -62,7 +62,7 @@ class Child(Protocol):
 
     @property
     def unread(self) -> int:
-        """How many bytes of its input it has not read, as far as the system reports it."""
+        """The number of unread bytes of its input, as far as the system reports it."""
         ...
 
     def terminate(self) -> bool:
@@ -78,7 +78,7 @@ class Child(Protocol):
         ...
 
     def close(self) -> None:
-        """Close its pipes; what is left of it is no longer observed."""
+        """Close its pipes; remaining processes are no longer observed."""
         ...
 
 
@@ -92,7 +92,7 @@ class HelperProcess:
         self._owner = 0
         """The process that started it: a fork of that has to start its own."""
         self._watched = 0
-        """How many process groups it has been told of, and not to forget."""
+        """The number of process groups that it currently watches."""
 
     def end(self) -> int:
         """Let it end if it has nothing to watch; returns the number of its process, 0 if none ends."""
@@ -103,7 +103,7 @@ class HelperProcess:
             return self._pid
 
     def forget_ended(self, pid: int) -> None:
-        """Its process is gone: the number may be that of another child of this program soon."""
+        """Forget the ended process: its number may soon belong to another child of this program."""
         with self._lock:
             if self._pid == pid:
                 self._pid = 0
@@ -137,7 +137,7 @@ class HelperProcess:
 
 
 def unread_bytes(pipe: int) -> int:
-    """How many bytes are in a pipe; 0 where the system does not report it."""
+    """The number of bytes in a pipe; 0 where the system does not report it."""
     count = bytearray(4)
     if sys.platform != "win32":
         with suppress(OSError):

@@ -1,12 +1,12 @@
 """A server as a process group: how a process starts and ends where there is no guard.
 
-On macOS, on Windows, and in programs that cannot start a Python interpreter. A descendant that made a
-session of its own has left the group, and is not ended.
+It is used on macOS, on Windows, and in programs that cannot start a Python interpreter. A descendant that
+made a session of its own has left the group, and is not ended.
 
-If this process dies without cleaning up (SIGKILL, `os._exit`, a crash), a shell kills the servers that are
-left: it reads the process groups to watch from a pipe, and acts when the pipe breaks. One shell serves the
-whole process, from before the first server until the last bus has closed. A server announces itself: it is
-started by a shell that holds the pipe until it has written its own number, so the pipe cannot break before.
+If this process dies without cleaning up (SIGKILL, `os._exit`, a crash), a shell kills the remaining servers.
+It reads the process groups to watch from a pipe, and acts when the pipe breaks. One shell serves the whole
+process, from before the first server until the last bus has closed. A server announces itself: the shell that
+starts it holds the pipe until it has written its own number. So the pipe cannot break earlier.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class GroupedProcess:
     def __init__(self, transport: asyncio.SubprocessTransport) -> None:
         self._transport = transport
         self.pid: int = transport.get_pid()
-        """Also the number of its group."""
+        """The process ID, which is also the number of its group."""
 
     @property
     def stdin(self) -> asyncio.WriteTransport:

@@ -2,13 +2,14 @@
 
 `main` runs in an interpreter of its own, without our package, and without slow imports: the first server
 waits for it. It forks a keeper for each request on its channel. The keeper starts one server, and adopts
-every descendant that is orphaned (PR_SET_CHILD_SUBREAPER), also one that called setsid. When the owner asks,
-closes its socket or dies, the keeper ends them all, and then itself. The system reports the death of the
-owner (pidfd), so that a fork of the owner, which has the same sockets, does not hide it.
+every orphaned descendant (PR_SET_CHILD_SUBREAPER), even one that called setsid. When the owner asks, closes
+its socket or dies, the keeper ends them all, and then itself. The system reports the death of the owner
+(pidfd), so that a fork of the owner, which has the same sockets, does not hide it.
 
-A request is one byte and five descriptors: a file with the marshalled (program, args, env, folder, filter of
-system calls, wrappers: see `Launch`), the server's three streams, and the keeper's control socket. On that
-socket, the keeper sends "started PID" or "failed ERRNO", and "exited CODE"; it receives "term" and "kill".
+A request is one byte and five descriptors: a file, the server's three streams, and the keeper's control
+socket. The file has the marshalled `Launch`: program, args, env, folder, filter of system calls, wrappers. On
+that socket, the keeper sends "started PID" or "failed ERRNO", and "exited CODE". It receives "term" and
+"kill".
 """
 
 # The modules below are those that need no others: `os`, `signal`, `socket` and `contextlib` would double the
@@ -27,12 +28,12 @@ SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 EINVAL = 22
 FDS, INT = 5, 4
-"""How many descriptors a request has, and the bytes of each."""
+"""The number of descriptors in a request, and the bytes of each."""
 FILTER_FD = 3
 TERM_SECONDS = 1.0
-"""How long the processes have to end after SIGTERM, once the owner is gone."""
+"""The time that the processes have to end after SIGTERM, once the owner is gone."""
 KILL_SECONDS = 10.0
-"""How long it is tried to kill what is left; a process of another user stays."""
+"""The time limit for killing the remaining processes; a process of another user stays."""
 KILL_INTERVAL = 0.01
 
 
@@ -91,12 +92,12 @@ class Keeper:
         self._wrappers = 0
         self._has_exited = False
         self._is_watched = True
-        """Whether the owner is there."""
+        """Whether the owner's end is still watched."""
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
 
     def run(self) -> None:
-        """Start the server, and return when nothing of it is left."""
+        """Start the server, and return when none of its processes is left."""
         os.setsid()
         adopt_orphans()
         child_end = watch_children()
@@ -268,7 +269,7 @@ def kill(pids: set[int]) -> None:
 
 
 def signal_all(pids: list[int], sign: int) -> None:
-    """Send a signal to each that is there."""
+    """Send a signal to each process that still exists."""
     for pid in pids:
         try:
             os.kill(pid, sign)

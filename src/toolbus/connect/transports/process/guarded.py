@@ -1,8 +1,7 @@
 """A server below the guard: how a process starts and ends on Linux.
 
 The guard (`guard.py`) is started with the first server, and ends with the last bus (see `start.py`). It
-starts every server, so no moment is left in which a server runs and nobody would end it. The messages are
-described there.
+starts every server, so a running server always has somebody to end it. The messages are described there.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ class Guard(HelperProcess):
         super().__init__()
         self._has_failed = False
         self._identity: Sequence[Any] = ()
-        """Whose process it is: servers get the rights of the guard."""
+        """The identity of the guard's process: servers get the rights of the guard."""
 
     def send(self, fds: Sequence[int]) -> None:
         """Send a request; raises `GuardUnavailable`, or OSError if it has too many."""

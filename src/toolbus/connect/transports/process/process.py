@@ -1,9 +1,9 @@
 """A server as a child process: how it is started and ended. Imported without the SDK.
 
 The process and its descendants are ended in bounded time: stdin is closed, then they get SIGTERM, then
-SIGKILL, also if only descendants of the server are left.
-Standard error goes to the diagnostics and the log, never to the terminal. Standard output goes to the
-reader that is attached; what comes before that is kept for it.
+SIGKILL. This applies even if only descendants of the server are left. Standard error goes to the diagnostics
+and the log, never to the terminal. Standard output goes to the attached reader; earlier output is kept for
+it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ SAFE_VARIABLES = (
     if sys.platform == "win32"
     else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 )
-"""The variables that the SDK, too, passes to every server."""
+"""The variables that the SDK also passes to every server."""
 CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
 """Paths, not secrets; behind a company's CA, `npx` and `uvx` cannot download anything without them."""
 
@@ -63,7 +63,7 @@ _SIGNALED = {128 + number: -number for number in range(1, 32)}
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How much time a process gets to end."""
+    """The time that a process gets to end."""
 
     exit: float
     """Seconds for the server to exit after its stdin is closed."""
@@ -77,7 +77,7 @@ SHORT_GRACE = Grace(exit=0.3, term=0.3)
 
 
 class ServerProcess:
-    """One process of a server. Whoever starts it also ends it, or hands it to someone who does."""
+    """One process of a server. Its starter ends it, or hands it to someone who does."""
 
     def __init__(self, config: ServerConfig, values: Resolved, diagnostics: Diagnostics) -> None:
         self._config = config

@@ -1,8 +1,8 @@
 """Start a process: when it is its turn, and below the guard or as a process group.
 
-Only as many servers start at once as the machine can carry. A process has its turn until it is
-connected, has failed, or no longer works: it waits for input, or for the network. A turn never takes longer
-than `LONGEST_TURN`, so a server that hangs does not hold up the others.
+Only as many servers start at once as the machine can carry. A process has its turn until it is connected, has
+failed, or no longer works: it waits for input, or for the network. A turn never takes longer than
+`LONGEST_TURN`, so a server that hangs does not block the others.
 
 Either way of starting has a helper process. It starts with the first server and ends with the last bus.
 """
@@ -56,7 +56,7 @@ class Helpers:
                     helper.forget_ended(pid)
 
     def fds(self) -> list[int]:
-        """In a fork: the users are those of the parent."""
+        """In a fork, forget the users: they belong to the parent."""
         self._users.clear()
         return []
 
@@ -81,7 +81,7 @@ def _is_running(pid: int) -> bool:
 
 
 PER_CORE, FEWEST = 2, 4
-"""How many processes start at once."""
+"""The number of processes that start at once."""
 LONGEST_TURN = 10.0
 IDLE_AFTER = 0.25
 """Seconds without work after which a process has started, as far as the machine is concerned."""

@@ -76,7 +76,7 @@ class MessageContext:
 
 
 class ServerMessages:
-    """What a server sends unasked, over one connection."""
+    """The messages that a server sends unasked, over one connection."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ServerMessages:
             self.reports[task] = before
 
     async def reported(self, response: ResponseFuture) -> None:
-        """Wait, for a moment, until what was sent before this response is handled."""
+        """Wait, for a moment, until earlier messages than this response are handled."""
         own = (response,) if _REPORTING.get() else (response, None)
         if not any(before in own for before in self.reports.values()):
             return

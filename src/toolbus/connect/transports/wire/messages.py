@@ -45,7 +45,7 @@ def encoded_request(
 ) -> bytes:
     """The request as JSON: its params, with the constant part of their `_meta` and what this request adds.
 
-    The trace of the caller goes with it; `with_baggage`, everything that the program passes on. The open
+    It includes the caller's trace; with `with_baggage`, also everything that the program forwards. The open
     span is told that it is sent over the connection.
     """
     more: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def encoded_request(
 
 
 def add_trace(headers: dict[str, str], *, with_baggage: bool) -> None:
-    """Add the trace of the caller to the headers of a request, for what is on the way to the server."""
+    """Add the caller's trace to the headers of a request, for proxies on the way to the server."""
     if get_current():
         (inject if with_baggage else _trace.inject)(headers)
 
@@ -172,7 +172,7 @@ def without_deep_parts(data: bytes, deepest: int) -> bytes:
 
 
 def value_count(data: bytes, enough: int) -> int:
-    """How many values the JSON has, at least; more than `enough` is not counted exactly."""
+    """The minimum number of values in the JSON; more than `enough` is not counted exactly."""
     count = _marks_in(data)
     if count <= enough:
         return count

@@ -45,7 +45,7 @@ class Delivery:
     unsent: bool | None = None
     """True until the transport begins to write its body; None if the transport does not track it."""
     is_answered: bool = False
-    """Whether the answer is here, and only waits for the handlers of what was sent before it."""
+    """Whether the answer has arrived, and only waits for the handlers of earlier messages."""
 
     @property
     def may_have_arrived(self) -> bool:
@@ -78,7 +78,7 @@ class WireError(MCPError):
         """Whether the connection, or the server's session, has ended."""
         self.status = status
         self.reported = reported
-        """What went wrong, if it is known better than by this."""
+        """The specific problem, if it is known better than by this error."""
 
 
 class NotSendable(Exception):
