@@ -1,7 +1,7 @@
 """Scripts of a config as tools: the requests of their server, whose calls the bus makes itself.
 
 The steps of a script are calls for the same caller. They take the path of every operation, and name the call
-of the tool as their cause. The owner of the script decides which tools they may call, whatever the view is.
+of the tool as their cause. The owner of the script decides which tools they may call.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from toolbus.bus.engine.tenant import Tenant
-from toolbus.bus.rules.scope import Scope, ScriptSteps
+from toolbus.bus.rules.scope import Scope
 from toolbus.bus.script_jobs import ScriptJob, ScriptJobs
 from toolbus.bus.view import View
 from toolbus.core.operation.operation import Operation
@@ -76,8 +76,8 @@ class ScriptRunner:
 
 def _steps(operation: Operation, code: "ScriptCode") -> View:
     """The view of the steps of a script: for the same caller, and within the same policies."""
-    steps = ScriptSteps(during=operation.id, uses=code.entry.uses)
-    scope = Scope(caller=operation.caller, policies=layers_of(operation.policies), steps=steps)
+    policies, uses = layers_of(operation.policies), code.entry.uses
+    scope = Scope(caller=operation.caller, policies=policies, during=operation.id, uses=uses)
     return View(cast("Tenant", operation.tenant), scope)
 
 

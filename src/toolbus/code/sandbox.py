@@ -90,7 +90,7 @@ class ScriptSandbox:
     """One worker process for one script; leaving it ends the process."""
 
     def __init__(self, limits: CodeLimits, name: str = NAME) -> None:
-        """`name` is that of the script in messages."""
+        """`name` stands for the script in messages."""
         self._limits = limits
         self._name = name
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="toolbus-script")

@@ -22,16 +22,6 @@ Names: TypeAlias = Sequence[str] | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptSteps:
-    """The call of a script that is a tool, and the tools that its steps may call."""
-
-    during: int
-    """The `id` of the call of the script."""
-    uses: tuple[str, ...] | None
-    """Patterns of the tools that its steps may call; None for every tool in the catalog of the bus."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """A part of a bus; by default all of it, for a plain program."""
 
@@ -47,8 +37,10 @@ class Scope:
     """The way its tools are shown to a model; None for the setting of the config."""
     always: tuple[str, ...] | None = None
     """Patterns of tools that are shown in every mode; None for the patterns of the config."""
-    steps: ScriptSteps | None = None
-    """Set for the steps of a script: its owner decides what they may call."""
+    during: int | None = None
+    """The `id` of the call of a script, for its steps; its owner decides which tools they may call."""
+    uses: tuple[str, ...] | None = None
+    """Patterns of the tools that the steps of a script may call; None for all of the bus."""
 
     @property
     def is_whole(self) -> bool:
@@ -56,14 +48,9 @@ class Scope:
         return self.servers is None and not self.has_patterns and not self.policies
 
     @property
-    def during(self) -> int | None:
-        """The `id` of the call that causes its operations, if there is one."""
-        return None if self.steps is None else self.steps.during
-
-    @property
     def has_patterns(self) -> bool:
         """Whether it names tools, and not only servers."""
-        return bool(self.patterns or self.excluded or (self.steps and self.steps.uses is not None))
+        return bool(self.patterns or self.excluded or self.uses is not None)
 
     def narrowed(
         self,
@@ -92,7 +79,7 @@ class Scope:
         """The same, inside of the scope of the bus."""
         if bus is WHOLE:
             return self
-        if self.steps is not None:  # not the tools of a profile, but its rules
+        if self.during is not None:  # not the tools of a profile, but its rules
             more = tuple(layer for layer in self.policies if layer not in bus.policies)
             return replace(self, policies=bus.policies + more)
         return replace(
@@ -135,7 +122,7 @@ class Scope:
         return (
             (origin.server == OWN or self.has_server(origin.server))
             and all(_matches(spec, group) for group in self.patterns)
-            and (self.steps is None or self.steps.uses is None or _matches(spec, self.steps.uses))
+            and (self.uses is None or _matches(spec, self.uses))
             and not _matches(spec, self.excluded)
         )
 
@@ -149,8 +136,7 @@ class Scope:
             return whole
         # The whole record but for what is named here, so that no field can be forgotten: a field more than
         # needed costs another part, one less would show the tools of another view.
-        steps = None if self.steps is None else replace(self.steps, during=0)
-        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None, steps=steps))
+        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None, during=None))
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
         """A filter for the events of this scope; `catalog` returns its current catalog."""
