@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolbus.bus.catalog.tool_search import library_of
@@ -300,6 +301,10 @@ class ScriptJobs:
             except (ToolNotFound, CallDenied, LoginRequired):
                 continue
         return found
+
+
+jobs_of: Callable[[object], ScriptJobs] = attrgetter("scripts._jobs")
+"""The scripts of a view, for the parts of toolbus that run tools."""
 
 
 class _CheckedScript:

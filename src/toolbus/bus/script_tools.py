@@ -4,15 +4,13 @@ The steps of a script are calls for the same caller. They take the path of every
 of the tool as their cause. The owner of the script decides which tools they may call.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope
-from toolbus.bus.script_jobs import ScriptJob, ScriptJobs
+from toolbus.bus.script_jobs import ScriptJob, jobs_of
 from toolbus.bus.view import View
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import Text, ToolResult
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 5
 """The most scripts that may run one in another."""
-_jobs_of: Callable[[View], ScriptJobs] = attrgetter("_jobs")
 
 
 class ScriptRunner:
@@ -59,7 +56,7 @@ class ScriptRunner:
             output=code.entry.output_schema,
             people=operation.people,
         )
-        jobs = _jobs_of(_steps(operation, code))
+        jobs = jobs_of(_steps(operation, code))
         timeout = code.entry.timeout if operation.timeout is None else operation.timeout
         on_input, on_progress = operation.on_input, operation.on_progress
         if (resumed := operation.resumed) is None:

@@ -1,13 +1,16 @@
 """Scripts that call the tools of a view: checked, run in a sandbox, suspended and resumed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from toolbus.bus.script_jobs import ScriptJob, ScriptJobs
+from toolbus.bus.script_jobs import ScriptCalls, ScriptJob, ScriptJobs, ScriptView
 from toolbus.code.stubs import Library, joined
+from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.operation import OnInput
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.records import JSON, Progress, ToolResult
+from toolbus.state.seal import SharedSeal
 
 if TYPE_CHECKING:
     from toolbus.config.settings.limits import CodeLimits
@@ -16,8 +19,23 @@ if TYPE_CHECKING:
 class Scripts:
     """The scripts of one view."""
 
-    def __init__(self, jobs: ScriptJobs) -> None:
-        self._jobs = jobs
+    def __init__(
+        self,
+        view: ScriptView,
+        calls: ScriptCalls,
+        interactions: Interactions,
+        shared: Callable[[], SharedSeal | None],
+    ) -> None:
+        """`interactions` are the handlers that can ask a person during a call.
+
+        `shared` returns what seals suspended scripts, if other processes are to resume them.
+        """
+        self._parts = view, calls, interactions, shared
+
+    @cached_property
+    def _jobs(self) -> ScriptJobs:
+        """Made when they are needed: each client of a gateway has a view, and few of them run scripts."""
+        return ScriptJobs(*self._parts)
 
     @property
     def limits(self) -> "CodeLimits":

@@ -18,7 +18,7 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
-from toolbus.bus.script_jobs import ScriptJobs
+from toolbus.bus.script_jobs import jobs_of
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval, is_begun
 from toolbus.call import Operation
@@ -81,8 +81,7 @@ class View:
         self._calls = ViewCalls(self, tenant, scope_now, self._lookup, catalog_now)
         self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
-        self._jobs = ScriptJobs(self, self._calls, tenant.interactions, lambda: enforcement.shared)
-        self.scripts = Scripts(self._jobs)
+        self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
 
     @property
@@ -302,7 +301,7 @@ class View:
         """Continue a suspended call, even in another process; pass answers by key, or a single answer."""
         check_call(on_input, timeout=timeout)
         tool = f"{pending.server}/{pending.tool}"
-        if pending.script is not None and not (tool := self._jobs.tool_of(pending)):
+        if pending.script is not None and not (tool := jobs_of(self).tool_of(pending)):
             return await self.scripts.resume(
                 pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
             )

@@ -226,7 +226,7 @@ class ClientCalls:
                 on_progress=reports.on_progress,
                 on_log=reports.on_log,
                 on_input=_asks(capabilities),
-                resumed=_resumed(given),
+                resumed=None if given.script is None else _resumed(given.script, given),
                 detached=not is_legacy and knows_tasks(capabilities),
                 approval=given.approval,
             )
@@ -365,7 +365,7 @@ class ClientCalls:
                     on_progress=reports.on_progress if task is None else task.progressed,
                     on_log=reports.on_log,
                     on_input="ask" if resumed is not None else _on_input(client),
-                    resumed=resumed or _resumed(given),
+                    resumed=resumed if given.script is None else _resumed(given.script, given),
                     approval=given.approval,
                 )
             finally:
@@ -472,14 +472,12 @@ async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str,
     return answers
 
 
-def _resumed(given: Round) -> Resumed | None:
-    """The script that goes on in a round, with the client's answers; None if there is none."""
-    if given.script is None:
-        return None
+def _resumed(script: Pending, given: Round) -> Resumed:
+    """The script that goes on in a round, with the client's answers."""
     responses = given.responses or {}
-    answers = {key: _answer(object_in(responses, key)) for key in given.script.questions if key in responses}
+    answers = {key: _answer(object_in(responses, key)) for key in script.questions if key in responses}
     try:
-        return Resumed.of(given.script, answers)
+        return Resumed.of(script, answers)
     except ValueError as error:  # an answer is missing, or does not fit its form
         raise ProtocolError(INVALID_PARAMS, str(error)) from error
 
