@@ -22,9 +22,9 @@ from bench.report import caption, report, versions
 from bench.sides import http_server
 
 QUICK = 4
-"""How many times fewer rounds `--quick` takes."""
+"""The factor by which `--quick` reduces the rounds."""
 AGAIN = 3
-"""How many times more rounds a second try takes."""
+"""The factor by which a second try increases the rounds."""
 WIDTH = 110
 
 
@@ -38,7 +38,7 @@ async def judged(line: Line, *, quick: bool) -> Outcome:
 
 
 def loop_factory(loop: Loop) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes such an event loop; None for asyncio's own."""
+    """The factory for such an event loop; None for asyncio's own."""
     if loop == "asyncio":
         return None
     import uvloop

@@ -1,4 +1,4 @@
-"""What the callers were told, held against what the servers did."""
+"""The outcomes reported to callers, compared with the executions on the servers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ class Check:
 
     promise: str
     looked: int
-    """How many calls it was looked at for."""
+    """The number of calls that were checked."""
     against: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Check:
 
 
 def told(error: Exception) -> Told:
-    """What an error says about the call."""
+    """The information about the call in an error."""
     match error:
         case ConnectionLost(sent=True):
             return "unknown"
@@ -116,7 +116,7 @@ def promises(tool: str, outcome: str, times: int) -> Iterator[tuple[str, bool]]:
 
 
 def executions(ledgers: Iterable[Path]) -> Counter[tuple[str, str, int]]:
-    """How often each call was executed, by server, tool and id."""
+    """The number of executions of each call, by server, tool and id."""
     done: Counter[tuple[str, str, int]] = Counter()
     for ledger in ledgers:
         with ledger.open() as lines:

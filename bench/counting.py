@@ -1,7 +1,7 @@
 """The server of the soak: `python -m bench.counting stdio|http LOG [PORT]`.
 
-It writes down every execution before it answers, one line `TOOL ID` each, so what was done is known
-even if the answer never left. `count` must not be done twice, `read` may be.
+It writes down every execution before it answers, one line `TOOL ID` each, so executions are known even if the
+answer never left. `count` must not be executed twice, `read` may be.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TOOLS: list[Message] = [
 
 
 class Ledger:
-    """Where the executions are written, straight to the file: a kill loses nothing."""
+    """The log of executions, written straight to the file: a kill loses nothing."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -38,7 +38,7 @@ class Ledger:
 
 
 def pid_file(log: str) -> Path:
-    """Where a server says which process it is."""
+    """The file in which a server writes its process id."""
     return Path(f"{log}.pid")
 
 

@@ -1,4 +1,4 @@
-"""Durable runs next to those of Pydantic AI's own DBOS integration: `python -m bench.durable [--postgres]`.
+"""Durable runs next to Pydantic AI's own DBOS integration: `python -m bench.durable [--postgres]`.
 
 Both sides do the same: runs of four calls of one MCP server, one after another, each recorded. They take
 turns in one run, each in a process of its own that counts its CPU; server and database are other processes.

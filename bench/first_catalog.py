@@ -1,6 +1,6 @@
 """Print the seconds from the import to the catalog of ten servers, and its tools: `first_catalog.py CONFIG`.
 
-With a lockfile next to the config it is the catalog that the file has, without it that of started servers.
+With a lockfile next to the config, the catalog comes from the file; otherwise from started servers.
 """
 
 import sys
@@ -10,7 +10,7 @@ from time import perf_counter
 from toolbus import Toolbus
 
 TOOLS = 50
-"""How many tools the servers have together."""
+"""The number of tools of all servers together."""
 
 
 def main(config: Path) -> None:

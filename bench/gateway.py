@@ -1,6 +1,6 @@
 """Calls through `toolbus serve` with an API key and no audit trail, next to the same calls without a gateway.
 
-The load is raw (`bench/http_load.py`), so that what is measured is the gateway. Its clients are modern.
+The load is raw (`bench/http_load.py`), so that only the gateway is measured. Its clients are modern.
 """
 
 import json
@@ -136,8 +136,10 @@ def sessions(count: int) -> Opening:
 async def _held(count: int) -> float:
     """Bytes of a gateway with that many legacy clients, each with a stream that it listens to."""
     with gateway(bus_entry(None, "modern")) as served:
-        async with lanes(served.url, count) as over:
-            for lane in over:
+        async with AsyncExitStack() as stack:
+            for _ in range(count):
+                # Each in turn: the gateway closes connections that wait too long with their first request.
+                [lane] = await stack.enter_async_context(lanes(served.url, 1))
                 await _become_idle(lane, served)
             return float(memory(served.pid))
 

@@ -23,7 +23,7 @@ COMMAND: list[str] = [STDIO["command"], *STDIO["args"]]
 FASTMCP = [sys.executable, "-m", "bench.fastmcp_proxy"]
 MCP_PROXY = ROOT / ".interop" / "mcp-proxy" / "bin" / "mcp-proxy"
 LISTENS = r"running on (http://[\w.:]+)"
-"""What uvicorn logs, on which all of them run."""
+"""The log line of uvicorn, on which all of them run."""
 TEXT: Mapping[str, str] = {"text": "hello"}
 LONGEST = 120.0
 """Seconds of a round, so that a gateway that hangs is left out."""

@@ -1,7 +1,7 @@
 """Calls with a lockfile, a policy and an audit trail against calls without any of them, both by toolbus.
 
-Measured is the path of a call alone: its route answers at once, because the time of a server varies by
-more than what is measured. Both sides have called a real server before.
+Only the path of a call is measured. Its route answers at once, because the time of a server varies by more
+than the measured time. Both sides have called a real server before.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ PORTS = range(20_000, 32_000)
 
 @dataclass(slots=True, kw_only=True)
 class Victim:
-    """One server: how toolbus reaches it, what it did, and what was done to it."""
+    """One server: its transport, its executions, and the faults it suffered."""
 
     alias: str
     kind: Literal["stdio", "http"]

@@ -1,4 +1,4 @@
-"""What this process holds: file descriptors, threads, children, tasks, memory (Linux's /proc)."""
+"""The resources of this process: file descriptors, threads, children, tasks, memory (Linux's /proc)."""
 
 import asyncio
 import ctypes
@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.audit import Check
 
 SLACK = {"fds": 0, "threads": 2, "children": 0, "tasks": 0}
-"""How much more may be there in the end; asyncio's pool of threads grows when it is first needed."""
+"""The allowed increase in the end; asyncio's pool of threads grows when it is first needed."""
 MIB = 2**20
 
 
@@ -28,7 +28,7 @@ class Holdings:
 
 
 def holdings() -> Holdings:
-    """What is held now, without garbage; called in a task, which is counted."""
+    """The current resources, without garbage; called in a task, which is counted."""
     gc.collect()
     with suppress(OSError, AttributeError):
         # What C code freed, glibc keeps: given back, or it would look like a leak of ours.
@@ -43,7 +43,7 @@ def holdings() -> Holdings:
 
 
 def children(pid: str = "self") -> int:
-    """How many descendants a process has, the dead that nobody waited for included."""
+    """The number of descendants of a process, including zombies."""
     found: list[str] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it ended while we looked
@@ -57,7 +57,7 @@ def memory(pid: int | str = "self") -> int:
 
 
 def leaks(before: Holdings, after: Holdings) -> list[Check]:
-    """That nothing is held which was not held before."""
+    """Checks that no more resources are held than before."""
     checks: list[Check] = []
     for what, slack in SLACK.items():
         was, now = getattr(before, what), getattr(after, what)

@@ -85,7 +85,7 @@ def write_config(root: Path, *, lazy: bool) -> Path:
 
 
 def started(root: Path) -> int:
-    """How many server processes were started since the last time."""
+    """The number of server processes started since the last time."""
     files = list(root.glob("*.started"))
     total = sum(len(file.read_text()) for file in files)
     for file in files:
@@ -134,7 +134,7 @@ def listing_seconds(config: Path, env: Mapping[str, str]) -> tuple[float, float]
 
 
 def tokens(config: Path) -> tuple[int, int]:
-    """What all definitions cost in every request of a model, and what `expose: search` costs."""
+    """The cost of all definitions in every request of a model, and the cost of `expose: search`."""
     from toolbus.bus.catalog.exposure import Exposure
     from toolbus.shape.cost import definition_tokens
 

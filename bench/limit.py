@@ -1,4 +1,4 @@
-"""How fast a call could be: JSON-RPC by hand on asyncio, nothing validated, nothing watched.
+"""The maximum speed of a call: JSON-RPC by hand on asyncio, without validation or supervision.
 
 No client can be much faster than this, and none should be this careless.
 """

@@ -1,4 +1,4 @@
-"""What is compared: every line of the table, with its bar."""
+"""The lines of the comparison, each with its bar."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

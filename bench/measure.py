@@ -1,4 +1,4 @@
-"""How a comparison is measured: the same round of work on every side, run in turn, and the medians."""
+"""The method of a comparison: the same round of work on every side, run in turn, and the medians."""
 
 import gc
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ Unit: TypeAlias = Literal["s", "B"]
 Loop: TypeAlias = Literal["asyncio", "uvloop"]
 
 PEER_ROUNDS = 5
-"""The rounds of a peer, spread over those of the others: nothing is decided by its figure."""
+"""The rounds of a peer, spread over the other rounds: its figure decides nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,11 @@ class Sides:
     toolbus: Round
     limit: Round | None = None
     second_raw: Round | None = None
-    """Another baseline; the slower of the two counts as raw."""
+    """Another baseline; the slower of the two is used as raw."""
     peers: Mapping[str, Round] = field(default_factory=dict[str, Round])
     """Other clients, by name. One that fails is left out; it does not end the run."""
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why a client is not among the peers, by name."""
+    """The reasons why clients are not among the peers, by name."""
 
 
 Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Sides]]
@@ -45,7 +45,7 @@ class Line:
     bar: float | None
     """None: measured, never missed."""
     most_more: float | None = None
-    """What toolbus may take in addition to the raw client, in the unit, instead of a bar."""
+    """The time that toolbus may take in addition to the raw client, in the unit, instead of a bar."""
     least_per_second: float | None = None
     """The calls per second that toolbus has to reach, instead of a bar."""
     unit: Unit = "s"
@@ -166,7 +166,7 @@ def single(piece: Piece) -> Round:
 
 
 def reason(error: Exception) -> str:
-    """Why a client was left out, on one line."""
+    """The reason why a client was left out, on one line."""
     if isinstance(error, ImportError):
         return f"not installed: {error}"
     return f"{type(error).__name__}: {error}".partition("\n")[0]

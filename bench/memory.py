@@ -1,7 +1,7 @@
-"""What a side holds in memory: `python -m bench.memory raw|toolbus WHAT COUNT [URL]`, in bytes.
+"""The memory of one side: `python -m bench.memory raw|toolbus WHAT COUNT [URL]`, in bytes.
 
 WHAT is one of `tools` and `HTTP links`, which need the URL of a server, `stdio links` and `calls`. Only
-what Python allocates counts; the server is another process.
+Python's allocations are counted; the server is another process.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from toolbus import Toolbus
 Measure: TypeAlias = Callable[[int, str], Awaitable[int]]
 """Bytes held for so many, from the server at that URL."""
 WARM_UP = 2
-"""How many are enough to import and build what is needed on first use."""
+"""The number of warm-up rounds, enough to load everything needed on first use."""
 
 
 async def raw_tools(_: int, url: str) -> int:
@@ -32,7 +32,7 @@ async def raw_tools(_: int, url: str) -> int:
 
 
 async def bus_tools(_: int, url: str) -> int:
-    """Bytes of toolbus: the catalog and what belongs to it."""
+    """The bytes of toolbus: the catalog with all its data."""
     async with bench_bus(url, "modern"):
         return _traced()
 

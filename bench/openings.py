@@ -1,4 +1,4 @@
-"""How the sides of a comparison are opened: connected, started or held, and ready for a round of work."""
+"""The openings of the sides of a comparison: connected, started or held, and ready for a round of work."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager

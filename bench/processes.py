@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from bench.sides import ROOT, STOPPING
 
 URL = r"(http://[\w.:]+/mcp)"
-"""What most programs print once they listen."""
+"""The URL that most programs print once they listen."""
 STARTING = 120.0
-"""Seconds in which a program has to listen, also on a busy machine."""
+"""Seconds in which a program has to listen, even on a busy machine."""
 
 
 @contextmanager

@@ -55,13 +55,13 @@ def versions() -> dict[str, str]:
 
 
 def caption() -> str:
-    """When and with what a run was made, on one line."""
+    """The date and the versions of a run, on one line."""
     shown = ", ".join(f"{name} {number}" for name, number in versions().items())
     return f"{date.today().isoformat()}, {os.cpu_count()} cores: {shown}"
 
 
 def report(outcomes: Iterable[Outcome], skipped: Sequence[str]) -> Iterator[str]:
-    """The lines of the report, each as soon as its outcome is there; `skipped` says what is not measured."""
+    """The lines of the report, each as soon as its outcome is ready; `skipped` lists unmeasured parts."""
     yield HEAD
     done: list[Outcome] = []
     for outcome in outcomes:
@@ -85,7 +85,7 @@ def row(outcome: Outcome) -> str:
 
 
 def bar(outcome: Outcome) -> str:
-    """What a line has to keep: a ratio, something in addition, or calls per second; empty if nothing."""
+    """The bar of a line: a ratio, an addition, or calls per second; empty if it has none."""
     if outcome.least_per_second is not None:
         return f"{outcome.least_per_second:g}/s"
     if outcome.most_more is None:
@@ -148,7 +148,7 @@ def rate(outcome: Outcome, name: str) -> str:
 
 
 def left_out_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Who was left out, and why."""
+    """The clients that were left out, with the reasons."""
     for outcome in outcomes:
         for name, why in outcome.left_out.items():
             yield f"left out of {outcome.name!r}: {name} ({why})"

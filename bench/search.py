@@ -1,7 +1,8 @@
 """`make bench-search`: how well and how fast tools are found, by words and with each encoder.
 
-The tools are below TOOLBUS_CORPUS. The queries are the steps of LiveMCPBench, whose labels are noisy, so only
-compare rows; and our own (`queries.txt`), of which one half was used to choose weights and the other was not.
+The tools are below TOOLBUS_CORPUS. Most queries are the steps of LiveMCPBench, whose labels are noisy, so
+only compare rows. The others are our own (`queries.txt`): one half was used to choose weights, the other was
+not.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The server that all sides call: `python server.py stdio|http [TOOLS]`, with nothing of the SDK.
+"""The server that all sides call: `python server.py stdio|http [TOOLS]`, without the SDK.
 
-It costs as little as a server in Python can, so that what is measured is the client. Over HTTP it
-prints its port once it listens, and ends when its input does: it outlives nobody. `echo` gives back
-its text, `big` a text of a given size. Over stdio, a call of `hold` is answered only after one of
-`release`, and a call of `held` as soon as as many calls are held as its text says.
+It costs as little as a server in Python can, so that only the client is measured. Over HTTP, it prints its
+port once it listens, and ends when its input does. `echo` gives back its text, `big` a text of a given size.
+Over stdio, a call of `hold` is answered only after a call of `release`. A call of `held` is answered once the
+number of held calls in its text is reached.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Server:
 
 
 def said(params: Message) -> str:
-    """What a call gives back."""
+    """The result of a call."""
     arguments: Message = params.get("arguments") or {}
     return "x" * int(arguments["text"]) if params["name"] == "big" else str(arguments.get("text"))
 
@@ -82,7 +82,7 @@ class Holding:
         self._answer = answer
         self._held: list[bytes] = []
         self._awaited: tuple[int, bytes] | None = None
-        """How many calls `held` waits for, and the call itself."""
+        """The number of calls that `held` waits for, and the call itself."""
 
     def answers(self, data: bytes) -> list[bytes]:
         """The replies that a message sets free."""

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 SERVER = [str(Path(__file__).with_name("server.py"))]
 STDIO: dict[str, Any] = {"command": sys.executable, "args": [*SERVER, "stdio"]}
 TOOLS = 5
-"""How many tools the server has unless told otherwise."""
+"""The default number of tools of the server."""
 STOPPING = 10.0
 
 

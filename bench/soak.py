@@ -36,7 +36,7 @@ OUTCOMES: dict[Told, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What a soak came to."""
+    """The results of a soak."""
 
     seconds: float
     servers: list[Victim]
@@ -57,7 +57,7 @@ def bus_of(servers: list[Victim]) -> Toolbus:
 
 
 async def rehearsed(folder: Path, seed: int) -> Holdings:
-    """What is held after a bus has come and gone: with it what stays for as long as the process does."""
+    """The resources after a first bus has ended, with everything that stays for the life of the process."""
     servers = victims(folder, Random(seed))
     with closing(Book(folder / "book")) as book:
         async with up(servers), bus_of(servers) as bus:
@@ -103,7 +103,7 @@ async def soaked(folder: Path, seconds: float, seed: int) -> Soaked:
 
 
 async def bounded(folder: Path, seconds: float, seed: int) -> Soaked:
-    """A soak that ends, come what may."""
+    """A soak with a time limit."""
     async with asyncio.timeout(seconds + ENDING):
         return await soaked(folder, seconds, seed)
 

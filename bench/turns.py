@@ -1,7 +1,7 @@
 """An agent that makes one call and answers: through its framework's own MCP integration, and through ours.
 
-The model is a stand-in of the kind each framework has, in the process: what is measured is the agent, and its
-way to the server and back over stdio. Both sides keep their connection and their list of tools.
+The model is each framework's own kind of stand-in, in the process. The agent is measured, with its way to the
+server and back over stdio. Both sides keep their connection and their list of tools.
 """
 
 import json
@@ -43,12 +43,12 @@ Run: TypeAlias = Callable[[], Awaitable[object]]
 
 
 def echo_name(names: Iterable[str]) -> str:
-    """The name of the tool to call, whatever prefix it has."""
+    """The name of the tool to call, with any prefix."""
     return next(name for name in names if name.endswith(TOOL))
 
 
 def answer(result: object) -> str:
-    """What the model says after the call: a call that failed is not a turn."""
+    """The model's answer after the call: a call that failed is not a turn."""
     return "Done." if TEXT in str(result) else f"The call failed: {result}"
 
 
@@ -112,7 +112,7 @@ async def openai_own() -> AsyncGenerator[Run]:
 
 @asynccontextmanager
 async def openai_ours() -> AsyncGenerator[Run]:
-    """With toolbus."""
+    """The run with toolbus."""
     async with bench_bus(None, "modern") as bus:
         yield openai_run(Agent(name="bench", model=Scripted(), tools=openai_agents.tools(bus, follow=True)))
 
@@ -152,7 +152,7 @@ async def langchain_own() -> AsyncGenerator[Run]:
 
 @asynccontextmanager
 async def langchain_ours() -> AsyncGenerator[Run]:
-    """With toolbus."""
+    """The run with toolbus."""
     async with bench_bus(None, "modern") as bus:
         yield langchain_run(langchain.tools(bus))
 
@@ -229,6 +229,6 @@ async def pydantic_own() -> AsyncGenerator[Run]:
 
 @asynccontextmanager
 async def pydantic_ours() -> AsyncGenerator[Run]:
-    """With toolbus."""
+    """The run with toolbus."""
     async with bench_bus(None, "modern") as bus:
         yield pydantic_run(pydantic_ai.toolset(bus))

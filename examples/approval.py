@@ -1,7 +1,7 @@
-"""A policy, and a function that answers for a person: what is allowed, asked about and denied.
+"""A policy that allows, asks about and denies calls, and a function that answers for a person.
 
-The rules are in policy.yaml. A function may ask in a chat, on a web page or on a phone; this one goes by the
-length of the note.
+The rules are in policy.yaml. A function may ask in a chat, on a web page or on a phone; this one decides by
+the length of the note.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ CALLS = [
 
 
 def approve(request: ApprovalRequest) -> bool | str:
-    """True or "once", "session", "always", "never"; any other text is the reason for a no."""
+    """True or "once", "session", "always", "never"; any other text is the reason of a denial."""
     print(f"  {request.rule} asks about {request.name} {dict(request.arguments)}")
     return "once" if len(request.arguments["text"]) < 20 else "too long for a note"
 
 
 async def main() -> None:
-    """Make the calls, and print what came of each."""
+    """Make the calls, and print the results."""
     async with Toolbus("policy.yaml", interactions=Interactions(approve=approve)) as bus:
         print("tools:", ", ".join(bus.catalog.names))
         for name, arguments in CALLS:

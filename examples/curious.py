@@ -1,4 +1,4 @@
-"""A small MCP server that looks around: what can a program reach that you start? Runs over stdio."""
+"""A small MCP server that tries what a started program can reach. Runs over stdio."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The desk of a small restaurant as an MCP server: it asks back, and has things to read.
+"""The desk of a small restaurant as an MCP server: it asks questions, and has resources and prompts.
 
 Run it with any Python that has the `mcp` package: `python desk.py`.
 """
@@ -26,7 +26,7 @@ LANGUAGES = ["english", "esperanto", "german"]
 
 
 class Booking(BaseModel):
-    """What a guest is asked."""
+    """The choices of a guest."""
 
     day: str = Field(title="Day", json_schema_extra={"format": "date"})
     seats: int = Field(default=2, ge=1, le=8, title="Seats")
@@ -34,7 +34,7 @@ class Booking(BaseModel):
 
 
 def which_table(guest: str) -> Elicit[Booking]:
-    """What is not known yet."""
+    """The question for the missing details."""
     return Elicit(f"When does {guest} come?", Booking)
 
 
@@ -59,13 +59,13 @@ async def cook(dish: str, ctx: Context) -> str:
 
 @server.resource("menu://today", mime_type="text/plain")
 def menu() -> str:
-    """What there is to eat."""
+    """The dishes of today."""
     return ", ".join(MENU)
 
 
 @server.resource("table://{number}", mime_type="text/plain")
 def table(number: str) -> str:
-    """Who sits where."""
+    """The state of a table."""
     return f"Table {number} is free."
 
 
@@ -81,7 +81,7 @@ async def complete(
     argument: CompletionArgument,
     context: CompletionContext | None,
 ) -> Completion | None:
-    """What an argument may be."""
+    """Values for an argument."""
     known = {"language": LANGUAGES, "number": ["1", "2", "3"]}.get(argument.name, [])
     return Completion(values=[value for value in known if value.startswith(argument.value)])
 

@@ -1,7 +1,7 @@
 """A run that survives its process: run this program twice. It needs no API key.
 
-The first time, the process ends in the middle of a payment. The second time, the same run goes on: the order
-is not placed again, and the model is told that nobody knows whether the payment was made.
+The first time, the process ends in the middle of a payment. The second time, the same run continues. The
+order is not placed again, and the model is told that nobody knows whether the payment was made.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def list_payments() -> str:
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """A model that orders, pays and, if it has to, looks what was paid."""
+    """A model that orders, pays and checks the payments if it has to."""
     done = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
     calls: list[tuple[str, dict[str, Any]]] = [
         ("order", {"item": "tea"}),

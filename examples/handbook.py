@@ -40,7 +40,7 @@ def entry() -> dict[str, Any]:
 
 
 class OneSkill(RequestParams):
-    """Which skill is asked for."""
+    """The requested skill."""
 
     uri: str
 

@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class ToolPort(Protocol):
-    """What the bot expects of a tool. A `toolbus.Tool` has it all; nothing inherits from this."""
+    """The interface of a tool for the bot. `toolbus.Tool` fits it without inheriting."""
 
     name: str
     description: str

@@ -15,7 +15,7 @@ SERVERS = {"notes": {"command": sys.executable, "args": ["notes.py"]}}
 
 
 class Shopping(BaseModel):
-    """What to buy."""
+    """A shopping list."""
 
     items: list[str]
     shops: int = Field(ge=1, description="How many shops it takes.")

@@ -14,7 +14,7 @@ from toolbus.records import Text
 
 
 class AnyTool(Protocol):
-    """What the agent expects of any tool."""
+    """The interface of a tool for the agent."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""An environment as `pip install toolbus` makes it, without extras, from what is installed here.
+"""An environment like the one of `pip install toolbus`, without extras, from packages installed here.
 
 It has links to the packages that the base install needs, so it takes neither an index nor time.
 """
@@ -45,7 +45,7 @@ def needed(name: str) -> list[Distribution]:
 
 
 def _links(installed: Path, files: set[tuple[str, ...]], depth: int) -> Iterator[Path]:
-    """What to link for these files: packages; of a namespace, which other distributions share, its parts."""
+    """The links for these files: packages; for a shared namespace package, only its parts."""
     for head in {file[:depth] for file in files}:
         folder = installed.joinpath(*head)
         if folder.is_dir() and folder.name.isidentifier() and not (folder / "__init__.py").exists():

@@ -1,4 +1,4 @@
-"""How much CPU time something may take, in pieces of a known work: machines, and their moods, differ."""
+"""Limits on CPU time, in pieces of a known work: machines, and their moods, differ."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ def pieces_in(took: float) -> float:
 
 
 def pieces_of(step: Callable[[], object]) -> float:
-    """How much CPU time a step takes."""
+    """The CPU time of a step."""
     return pieces_in(_timed(step)[1])
 
 

@@ -1,4 +1,4 @@
-"""What every test may use: real servers over every transport, and a watch on child processes."""
+"""Fixtures for every test: real servers over every transport, and a watch on child processes."""
 
 import gc
 import os
@@ -101,7 +101,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
-    """Spare every later `gc.collect` half a second: what was imported by now is not looked through again."""
+    """Spare every later `gc.collect` half a second: objects imported by now are not looked through again."""
     gc.collect()
     gc.freeze()
 
@@ -126,7 +126,7 @@ def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses i
 
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
-    """On a busy machine a server may not show a sign of life for long; nor does a warm one's stand-in."""
+    """On a busy machine, a server may be silent for long, and so may a warm one's stand-in."""
     servers.INACTIVE_AFTER = 30.0
 
 
@@ -183,7 +183,7 @@ def _ports(folder: Path, script: str) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server is met: over which transport, in which era."""
+    """The place of a server: its transport and its era."""
 
     transport: str
     era: str
@@ -231,7 +231,7 @@ ASKERS = sampled(PLACES, ("memory", "modern"), ("stdio", "legacy"), ("http", "mo
 
 @pytest.fixture(params=ASKERS, ids="-".join)
 def asker(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
-    """Where the server that asks is met."""
+    """The place of the server that asks."""
     transport, era = request.param
     return Place(transport, era, asking_ports, "asking.py")
 

@@ -57,7 +57,7 @@ def _set_up(folder: Path) -> Place:
 
 
 async def _approve(opened: Opened) -> None:
-    """What the demo servers offer; the change of `files` stays held."""
+    """Approve the tools of the demo servers; the change of `files` stays held."""
     await until(lambda: set(DEMO) <= set(opened.console.held.servers()))
     for name in DEMO:
         for one in (await opened.console.held.load())[name].parts:

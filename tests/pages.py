@@ -132,7 +132,7 @@ def _holds(data: Any, path: tuple[str, ...]) -> bool:
 
 
 class Extras:
-    """What a page says has to be installed. In a base install, its blocks may lack this and nothing else."""
+    """The packages that a page tells users to install; in a base install, only they may be missing."""
 
     def __init__(self, page: Path) -> None:
         text = page.read_text(encoding="utf-8")

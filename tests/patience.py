@@ -1,11 +1,11 @@
-"""How long tests wait for something to happen, and how they wait for what no event tells."""
+"""Time limits of tests for events, and ways to wait where no event reports something."""
 
 import asyncio
 import time
 from collections.abc import Callable
 
 PATIENCE = 300.0
-"""Only what hangs takes longer, also on a busy machine: no test fails because something was slow."""
+"""A limit that only a hanging test exceeds, even on a busy machine: no test fails for being slow."""
 PAUSE = 0.005
 
 

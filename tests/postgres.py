@@ -82,7 +82,7 @@ class Server:
                 return
 
     def freeze(self) -> None:
-        """Let it stand still: connections stay open, new ones are accepted, and nothing is answered."""
+        """Freeze the server: connections stay open, new ones are accepted, and nothing is answered."""
         for process in self._processes():
             process.send_signal(signal.SIGSTOP)
 
@@ -128,7 +128,7 @@ def own_address() -> str:
 async def over_tcp(url: str, address: str, passes: asyncio.Event | None = None) -> AsyncGenerator[str]:
     """The URL of the same database at an address of this machine, instead of its Unix socket.
 
-    Unless `passes` is set, connections are accepted and nothing is passed on, as by a machine that hangs.
+    Unless `passes` is set, connections are accepted and nothing is forwarded, like on a machine that hangs.
     """
     parts = conninfo_to_dict(url)
     path = f"{parts['host']}/.s.PGSQL.{parts.get('port', 5432)}"

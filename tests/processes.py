@@ -1,4 +1,4 @@
-"""Which processes are ours, read from the process table (Linux's /proc)."""
+"""Our own processes, read from the process table (Linux's /proc)."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -35,7 +35,7 @@ def adopt(pid: int) -> None:
 
 @contextmanager
 def keeping() -> Generator[None]:
-    """What is started in this block serves all tests, and does not count as a child of one."""
+    """Processes started in this block serve all tests, and are not children of one."""
     before = children(keepers=True)
     yield
     _kept.update(children(keepers=True) - before)

@@ -1,6 +1,6 @@
-"""How properties are tested: the same examples on every run, and no time limit for one of them.
+"""The settings of property tests: the same examples on every run, and no time limit for one of them.
 
-How many examples there are is up to --full: see `pytest_configure` in tests/conftest.py.
+The number of examples depends on --full: see `pytest_configure` in tests/conftest.py.
 """
 
 from hypothesis import HealthCheck, settings

@@ -1,4 +1,4 @@
-"""What coding agents read, llms.txt and the skill, is true: commands parse, programs run, configs load."""
+"""The guides for coding agents, llms.txt and the skill, are true: commands, programs and configs work."""
 
 import asyncio
 import re

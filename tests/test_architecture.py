@@ -1,7 +1,7 @@
 """The rules of the architecture that a program can check, each one a test.
 
-Every rule is a function from a source folder to a list of violations, `file:line: what is wrong`,
-so that each rule can also be shown a small tree that breaks it.
+Every rule is a function from a source folder to a list of violations, `file:line: problem`. So each rule can
+also be tested with a small tree that breaks it.
 """
 
 import ast
@@ -128,7 +128,7 @@ SMALL_FILE_LINES = 40
 FREE_NAMES = {"adapters"}
 """Parts whose file names and classes are public: each framework has its own."""
 ENTRY = ("cli", "entry")
-"""What the command `toolbus` runs, and `python -m toolbus`."""
+"""The module that the command `toolbus` runs, and `python -m toolbus`."""
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 7
 FACING = {"toolbus/agent/agent.py", "toolbus/bus/toolbus.py", "toolbus/bus/view.py"}
@@ -155,7 +155,7 @@ class Module(NamedTuple):
     text: str
     tree: ast.Module
     nodes: list[Node]
-    """What the rules look at of all that `ast.walk` finds."""
+    """The nodes of `ast.walk` that the rules look at."""
 
     @property
     def part(self) -> str:
@@ -163,7 +163,7 @@ class Module(NamedTuple):
 
 
 class Import(NamedTuple):
-    """What is imported, absolute and split, and the line that does it."""
+    """The imported module, absolute and split, and the line of the import."""
 
     target: tuple[str, ...]
     line: int

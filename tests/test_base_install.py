@@ -1,6 +1,6 @@
-"""What works without extras: every module, every command, every block of the documentation.
+"""The parts that work without extras: every module, every command, every block of the documentation.
 
-What needs an extra says so in its error, and the page that shows it names the extra.
+A part that needs an extra names it in its error and on the page that shows it.
 """
 
 import json

@@ -26,7 +26,7 @@ ROWS = {
     "users": [(1, 10), (10, 10)],
     "greedy": [(0, 1), (40, 1)],
 }
-"""How many of each group, and how many clients, in a quick run."""
+"""The sizes of each group, and the numbers of clients, in a quick run."""
 
 
 @pytest.mark.full

@@ -63,7 +63,7 @@ def named(requirements: list[str]) -> set[str]:
 
 
 def extra_of(file: Path) -> str | None:
-    """The extra that whoever uses this file has installed."""
+    """The extra that users of this file have installed."""
     part, *rest = file.relative_to(SOURCE).parts
     if (part, *rest[:1]) == ("agent", "durable"):
         return "durable"
@@ -183,7 +183,7 @@ def is_private(name: str) -> bool:
 def private_names(text: str) -> Iterator[str]:
     """The private names of others that a file uses: in imports, as attributes, and as texts.
 
-    pyright finds an attribute of a known type, and wants a comment; those of other values are found here.
+    pyright finds attributes of known types, and wants a comment; attributes of other values are found here.
     """
     tree = ast.parse(text)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

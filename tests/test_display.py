@@ -1,4 +1,4 @@
-"""How a bus, its tools and their results look at a prompt and in a notebook."""
+"""The look of a bus, its tools and their results at a prompt and in a notebook."""
 
 import base64
 from typing import Any

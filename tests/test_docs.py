@@ -1,7 +1,7 @@
 """Every code block of README, CONTRIBUTING and docs works and prints what its page shows (`tests/pages.py`).
 
-A page runs in a copy of `examples/`, with the project's environment first on the PATH. Links between
-files of the repository must lead somewhere, too.
+A page runs in a copy of `examples/`, with the project's environment first on the PATH. Links between files of
+the repository must also lead somewhere.
 """
 
 import os

@@ -49,7 +49,7 @@ ELSEWHERE = {f"toolbus.adapters.{name}" for name in OWN}
 
 
 def declared(module: str) -> list[str]:
-    """What a module says that it has."""
+    """The names that a module declares."""
     if module not in ELSEWHERE:
         return list(import_module(module).__all__)
     source = (ROOT / "src" / f"{module.replace('.', '/')}.py").read_text("utf-8")

@@ -105,7 +105,7 @@ CLIENT tools/call add
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A copy of the folder, so that whatever runs in it can be told from all else."""
+    """A copy of the folder, so that new files in it can be told from others."""
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
     return folder

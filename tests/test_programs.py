@@ -1,4 +1,4 @@
-"""`tests/programs.sh` installs what is missing, once, where it can, and never fails."""
+"""`tests/programs.sh` installs missing programs, once, where it can, and never fails."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ class Machine:
         (self._bin / name).chmod(0o755)
 
     def run(self) -> list[str]:
-        """What apt-get was asked to do: the first and the last word of each command."""
+        """The requests to apt-get: the first and the last word of each command."""
         self._calls.write_text("")
         done = subprocess.run(
             [self._script], env={"PATH": str(self._bin)}, capture_output=True, text=True, timeout=PATIENCE

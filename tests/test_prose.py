@@ -119,7 +119,7 @@ def test_limits_are_lowered_and_never_raised() -> None:
 
 
 def excess(pattern: Pattern, found: list[Hit], limits: Table, changed: set[Path]) -> str:
-    """Why the hits of a pattern do not fit its limits, with the hits to look at; "" if they do."""
+    """The difference of a pattern's hits from its limits, with hits to look at; "" if there is none."""
     counts, allowed = counted(found).get(pattern.name, {}), limits.get(pattern.name, {})
     lines: list[str] = []
     for kind in KINDS:
@@ -141,7 +141,7 @@ def counted(found: Iterable[Hit]) -> dict[str, dict[str, int]]:
 
 
 def lowered(limits: Table, counts: Table) -> Table:
-    """The counts as new limits; SystemExit if one is above its limit. A new pattern begins with its count."""
+    """The counts as new limits; SystemExit if one is above its limit. A new pattern starts with its count."""
     for name, kinds in counts.items():
         for kind, count in kinds.items():
             limit = limits.get(name, kinds).get(kind, 0)

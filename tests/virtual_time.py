@@ -1,7 +1,7 @@
-"""A loop whose clock jumps: whoever waits for a time waits for nothing else, so that it is there at once.
+"""A loop whose clock jumps: while all tasks only wait for a time, that time comes at once.
 
-For tests of durations that happen in one loop. Input of other processes and threads is not waited for while a
-time is, so it must not be what a test depends on.
+It is for tests of durations within one loop. While it waits for a time, it does not wait for input of other
+processes and threads, so a test must not depend on such input.
 """
 
 import asyncio
@@ -31,4 +31,4 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 VIRTUAL_TIME: tuple[str, dict[str, Any]] = ("asyncio", {"loop_factory": VirtualTimeLoop})
-"""What the fixture `anyio_backend` is in a module whose tests run in such a loop."""
+"""The value of the fixture `anyio_backend` in a module whose tests run in such a loop."""

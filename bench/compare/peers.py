@@ -28,12 +28,12 @@ Servers: TypeAlias = Mapping[str, Entry]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """What the trials do with a client that is connected."""
+    """The operations that the trials use on a connected client."""
 
     call: Callable[[str, str, str], Awaitable[str]]
     """Calls a tool: server, the server's name for the tool, and a text. Returns the text of the result."""
     list_tools: Callable[[], Awaitable[list[str]]]
-    """Lists the tools anew."""
+    """Requests a new list of tools."""
     known_tools: Callable[[], list[str]] | None = None
     """The tools the client knows now, without a request; None if the client keeps no list."""
 
@@ -229,4 +229,4 @@ ALL = {
 PEERS = {name: ALL[name] for name in ("toolbus", "SDK client", "FastMCP client", "langchain.mcp")}
 """The columns of the table in docs/performance.md."""
 OTHERS = {name: ALL[name] for name in ("FastMCP client", "langchain.mcp", "pydantic-ai", "OpenAI Agents")}
-"""What `python -m bench` measures beside toolbus and the SDK's client."""
+"""The peers that `python -m bench` measures beside toolbus and the SDK's client."""

@@ -1,7 +1,7 @@
-"""What happens to a program when something goes wrong: each trial has one client and real servers.
+"""The effects of failures on a program: each trial has one client and real servers.
 
-A trial returns what was seen, in a few words: the cell of the table.
-`python -m bench.compare.trials LABEL PEER` runs one.
+A trial returns its observation in a few words: the cell of the table. `python -m bench.compare.trials LABEL
+PEER` runs one.
 """
 
 import asyncio

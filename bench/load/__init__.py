@@ -1,1 +1,1 @@
-"""What a gateway carries: more processes, clients, servers, tools and users, until it bends."""
+"""The load that a gateway carries: more processes, clients, servers, tools and users, until it bends."""

@@ -30,7 +30,7 @@ polyline.a, polyline.b, polyline.c { fill: none; stroke-width: 2 }
 COLORS = ("a", "b", "c")
 MARGIN, HEADER = 20, 62
 WIDTH, HEIGHT = 420, 240
-"""Of a panel."""
+"""The size of a panel."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 90, 30, 34
 """Around its lines."""
 

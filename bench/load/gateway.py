@@ -19,7 +19,7 @@ NO_LIMIT = 100_000
 OPEN: dict[str, int] = dict.fromkeys(
     ("max_in_flight", "max_per_user", "max_per_server", "max_waiting"), NO_LIMIT
 )
-"""No call waits for another one: what is measured is the work."""
+"""Limits that are never reached: no call waits for another one, so that only the work is measured."""
 _KEYS = """
 import json, sys
 from toolbus.gateway.access.keys import file_keys
@@ -42,7 +42,7 @@ class Gateway:
 
     @property
     def pids(self) -> list[int]:
-        """Its own processes: the workers and their parent, or the only one; not those of servers."""
+        """Its own processes: the workers and their parent, or the only one, without servers."""
         children = _children(self.pid)
         return [self.pid, *(one for one in children if _is_worker(one, self.pid))]
 

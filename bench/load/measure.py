@@ -18,7 +18,7 @@ PAUSE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a load came to."""
+    """The results of a load."""
 
     calls: int
     refused: int
@@ -39,7 +39,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Tally:
-    """What clients note."""
+    """The notes of clients."""
 
     latencies: list[float]
     refused: int = 0

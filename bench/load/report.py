@@ -57,7 +57,7 @@ def _label_head(group: str) -> str:
 
 
 def caption() -> str:
-    """When, with what and beside what a run was made."""
+    """The date, the versions and the load of a run."""
     shown = f"Python {platform.python_version()}, toolbus {version('toolbus')}, mcp {version('mcp')}"
     beside = f"load average before it {os.getloadavg()[0]:.1f}"
     return f"{date.today().isoformat()}, {os.cpu_count()} cores, {beside}: {shown}"

@@ -1,4 +1,4 @@
-"""What is measured: processes and clients, how cost grows, and one user who wants everything."""
+"""The measurements: processes and clients, growing costs, and one user who wants everything."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ from bench.sides import ROOT, TOOLS, bus_entry, http_server
 
 Kind: TypeAlias = Literal["servers", "tools", "users"]
 CLIENTS = 10
-"""How many call while servers, tools and users grow."""
+"""The number of calling clients while servers, tools and users grow."""
 GREEDY = 1000
 ECHO = "bench_echo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is measured."""
+    """The amount of measurements."""
 
     workers: Sequence[int] = (1, 2, 4)
     clients: Sequence[int] = (10, 100, 1000)
@@ -44,7 +44,7 @@ class Row:
     group: str
     """`processes`, `servers`, `tools`, `users` or `greedy`."""
     size: int
-    """How many of the group."""
+    """The size within the group."""
     clients: int
     figure: Figure
     start: float = 0.0
@@ -53,7 +53,7 @@ class Row:
 
 
 def rows(plan: Plan, only: str = "") -> Iterator[Row]:
-    """Every figure, as soon as it is there; `only` those of one group."""
+    """Every figure, as soon as it is ready; `only` selects one group."""
     if only in ("", "processes"):
         yield from by_processes(plan)
     for kind in ("servers", "tools", "users"):
@@ -131,7 +131,7 @@ async def _single(served: Gateway, seconds: float) -> Figure:
 
 @contextmanager
 def _crowd(served: Gateway, clients: int) -> Generator[dict[str, int]]:
-    """Clients of the other user that call all the time; what became of it is there after the block."""
+    """Clients of the other user that call all the time; the dict has their results after the block."""
     words = [sys.executable, "-m", "bench.load.crowd", served.url, served.keys[1], str(clients), ECHO]
     found: dict[str, int] = {}
     with subprocess.Popen(words, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True) as process:

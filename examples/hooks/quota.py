@@ -1,4 +1,4 @@
-"""A guard: so many calls of tools a day for each user, counted in a file that all processes share."""
+"""A guard: a daily limit of tool calls per user, counted in a file that all processes share."""
 
 import datetime
 import sqlite3

@@ -1,4 +1,4 @@
-"""A hook: hides fields in the results of servers, and what looks like an e-mail address."""
+"""A hook: hides fields and e-mail addresses in the results of servers."""
 
 import dataclasses
 import re

@@ -17,7 +17,7 @@ collect_ignore = [f"test_{name}.py" for name in ADAPTERS if name not in living_h
 async def stage(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, web_ports: dict[str, int]
 ) -> AsyncIterator[Stage]:
-    """With the everyday server over HTTP, which other tests use too."""
+    """A stage with the everyday server over HTTP, which other tests also use."""
     async with Toolbus(_desk(Place("http", "modern", web_ports))) as bus:
         yield Stage(bus, _harness(request), monkeypatch)
 

@@ -1,11 +1,11 @@
-"""What every adapter does, shown by the framework's own agent loop with real servers.
+"""The behavior of every adapter, shown by the framework's own agent loop with real servers.
 
 A framework's test file gives a `Harness` and a class that inherits from `Contract`. The model is a script,
-played by a local server in the wire format of a provider, so that the framework, its provider client and
-the adapter are the real ones. What the model was told is read from the requests that came in.
+played by a local server in the wire format of a provider. So the framework, its provider client and the
+adapter are real. The model's input is read from the requests that came in.
 
-What a framework cannot do stands in `Harness.cannot`. Such a test has to fail, and the table in
-docs/frameworks says the same.
+Features that a framework lacks are in `Harness.cannot`. Such a test has to fail, and the table in
+docs/frameworks lists the same features.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from toolbus.events import CallStarted
 from toolbus.records import Audio, PromptResult
 
 Point: TypeAlias = Literal["parallel", "image", "appears", "cancel", "document", "unknown"]
-"""What some frameworks cannot do; all else is a must."""
+"""Features that some frameworks lack; all others are required."""
 POINTS: Mapping[Point, str] = {
     "parallel": "the calls of one turn overlap",
     "image": "the model sees pictures",
@@ -47,12 +47,12 @@ Script: TypeAlias = Sequence[Say | str | list[ToolCall]] | Callable[[Asked], Say
 
 
 class Harness(ABC):
-    """How to run an agent of one framework with the tools of a bus."""
+    """The way to run an agent of one framework with the tools of a bus."""
 
     name: ClassVar[str]
-    """Of the adapter's file."""
+    """The name of the adapter's file."""
     cannot: ClassVar[Mapping[Point, str]] = {}
-    """What the framework does not do, and why."""
+    """The missing features of the framework, with the reasons."""
 
     @abstractmethod
     async def run(self, bus: Toolbus, prompt: str) -> str:
@@ -63,7 +63,7 @@ class Harness(ABC):
 
     @abstractmethod
     async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
-        """As `run`, but what is said are the messages of a prompt."""
+        """Like `run`, but with the messages of a prompt as input."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Stage:
         return asked
 
     async def hangs(self, counts: str) -> None:
-        """Wait until the server has begun and cancelled so many calls of `hang`."""
+        """Wait until the server has begun and cancelled the given numbers of calls of `hang`."""
         deadline = time.monotonic() + 60
         while True:
             found = (await self.bus.call("desk_hangs")).text
@@ -115,7 +115,7 @@ class Stage:
             await asyncio.sleep(0.01)
 
     async def told(self, *calls: ToolCall) -> tuple[Given, ...]:
-        """What the model is told when it makes these calls in one turn."""
+        """The results that the model gets when it makes these calls in one turn."""
         said, asked = await self.play([list(calls), "Done."])
         assert (said, len(asked)) == ("Done.", 2)
         return asked[1].new

@@ -1,4 +1,4 @@
-"""Where the tests of each adapter run: most in the project's environment, some in one of their own.
+"""The environments for the tests of each adapter: the project's own, or a separate one.
 
 python -m tests.adapters.environments langchain       the tests of one, wherever it lives
 
@@ -50,12 +50,12 @@ def living_here() -> list[str]:
 
 
 def extra_of(name: str) -> str:
-    """What to install it by."""
+    """The name of its extra."""
     return name.replace("_", "-")
 
 
 def wanted(name: str) -> list[str]:
-    """What its environment holds besides the project and its extra."""
+    """The packages of its environment besides the project and its extra."""
     return [*OWN[name], *TESTING]
 
 
@@ -117,7 +117,7 @@ def resolve(name: str) -> bool:
 
 
 def dependencies() -> list[str]:
-    """What the core of the project asks for."""
+    """The dependencies of the core of the project."""
     return _project()["dependencies"]
 
 

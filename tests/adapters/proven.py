@@ -82,7 +82,7 @@ def _files(root: Path, name: str) -> Iterator[str]:
 
 
 def changed(root: Path, now: Mapping[str, str]) -> set[str]:
-    """The proofs whose inputs are not those of the record; all of them if it cannot be read."""
+    """The proofs whose inputs differ from the record; all of them if it cannot be read."""
     try:
         recorded: dict[str, str] = json.loads((root / RECORD).read_bytes())
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def _all_resolve() -> bool:
 
 
 def _run(proofs: Mapping[str, Callable[[], bool]], needed: set[str]) -> bool:
-    """Run the proofs that are needed, also after one failed; returns whether all passed."""
+    """Run the needed proofs, even after one failed; returns whether all passed."""
     failed: list[str] = []
     for name, passes in proofs.items():
         if name not in needed:

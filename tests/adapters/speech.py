@@ -1,7 +1,7 @@
-"""How a model talks of tools with a framework that does not use the provider's own form for it.
+"""A model's talk of tools with a framework that does not use the provider's own form for it.
 
 Some frameworks tell results as plain text, want the last words as a call, or want calls as text. A script
-speaks of calls and results all the same: here is what becomes of both on the way.
+speaks of calls and results in one form, and this module translates between the two.
 """
 
 import ast
@@ -29,11 +29,11 @@ class Speech(ABC):
     """The way of one framework."""
 
     environment: ClassVar[dict[str, str]] = {}
-    """What it wants to be set, to be quiet."""
+    """The environment variables that keep it quiet."""
 
     @abstractmethod
     def said(self, words: Say) -> Turn:
-        """What the model says, in the form that the framework reads."""
+        """The model's words, in the form that the framework reads."""
 
     @abstractmethod
     def rounds(self, texts: Sequence[tuple[str, str]]) -> Iterator[tuple[Given, ...]]:
@@ -198,7 +198,7 @@ def spoken(stage: Stage) -> SpokenStage:
 
 
 def _as_it_was(image: bytes) -> bytes:
-    """smolagents encodes pictures anew; the one that the everyday server sends is known by its pixels."""
+    """The original picture: smolagents encodes pictures again, so the everyday one is known by its pixels."""
     from PIL import Image  # smolagents brings it, others do not
 
     from tests.servers.everyday import PNG

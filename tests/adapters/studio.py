@@ -24,7 +24,7 @@ _WIRES: dict[Wire, Dialect] = {dialect.wire: dialect for dialect in (CHAT, GOOGL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What one side said, until the other began."""
+    """The words of one side, until the other began."""
 
     role: str
     text: str
@@ -45,11 +45,11 @@ REVIEW = [
         text="[resource: memo://blob, 2 B]\n[link: memo://greeting, greeting, text/plain, 5 B]\nAll of it.",
     ),
 ]
-"""What the prompt `review` says of the tea."""
+"""The text of the prompt `review` about the tea."""
 ODD = [Heard(role="user", text="[image: application/octet-stream, 5 B]\nIs it there?")]
-"""What the prompt `odd` says."""
+"""The text of the prompt `odd`."""
 REPORT = [Heard(role="user", text="[memo://report.pdf]\nWhat does it say?", files=(PDF,))]
-"""What the prompt `report` says."""
+"""The text of the prompt `report`."""
 
 
 def studio() -> MCPServer:
@@ -98,7 +98,7 @@ def studio() -> MCPServer:
 
 
 def heard(asked: Asked) -> list[Heard]:
-    """What both sides said, as it arrived; without what frameworks add of their own."""
+    """The words of both sides, as they arrived; without the additions of frameworks."""
     entries = [entry for entry in _WIRES[asked.wire].read(asked.body).entries if entry.role != "system"]
     images = iter(asked.images)  # there, one that a framework encoded anew is as it was
     return [

@@ -51,7 +51,7 @@ def results(messages: list[Message]) -> list[Content]:
 
 
 def open_ended() -> MCPServer:
-    """A server whose tool takes whatever it is given."""
+    """A server whose tool takes any input."""
     server: MCPServer = MCPServer("open")
 
     @server.tool(structured_output=False)

@@ -76,7 +76,7 @@ def hooks(
     before: Any = nothing,  # CrewAI's own types for these want the name of the argument
     after: Any = nothing,
 ) -> Generator[None]:
-    """CrewAI's own, which hold for all runs."""
+    """CrewAI's own hooks, which apply to all runs."""
     register_before_tool_call_hook(before)
     register_after_tool_call_hook(after)
     try:

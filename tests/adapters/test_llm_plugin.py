@@ -19,7 +19,7 @@ BROKEN = {"command": "no-such-program"}
 
 
 def script(asked: Asked) -> str | list[ToolCall]:
-    """What the model does: it keeps a note, and repeats what it was told."""
+    """The model's turns: it keeps a note, and repeats the results."""
     return asked.given[-1].text if asked.given else [ToolCall("notes_add", {"text": "buy tea"})]
 
 

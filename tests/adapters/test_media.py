@@ -1,4 +1,4 @@
-"""Which media reach a model as they are, and which as a line of text."""
+"""The media that reach a model as they are, and the ones that become a line of text."""
 
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import SVG

@@ -1,4 +1,4 @@
-"""What a prompt says, turn by turn, and what becomes of odd ones."""
+"""The messages of prompts, turn by turn, including odd ones."""
 
 from importlib import import_module
 

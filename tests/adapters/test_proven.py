@@ -126,7 +126,7 @@ def test_the_record_is_sorted_and_ends_with_a_newline(root: Path) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_what_an_adapter_uses_of_toolbus_exists(name: str) -> None:
-    """Its own environment would notice too, but does not run when only the core changed."""
+    """Its own environment would also notice, but does not run when only the core changed."""
     files = [ROOT / path for path in files_of(ROOT, name) if path.endswith(".py")]
     used = {found for file in files for found in imports(file) if found[1].split(".")[0] == "toolbus"}
     elsewhere = {f"toolbus.adapters.{other}" for other in OWN}

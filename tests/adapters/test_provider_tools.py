@@ -1,4 +1,4 @@
-"""What the adapters for the providers' own packages share, shown with responses that are plain dicts."""
+"""The shared behavior of the adapters for the providers' packages, shown with responses as plain dicts."""
 
 import json
 import subprocess

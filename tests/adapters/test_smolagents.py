@@ -53,7 +53,7 @@ def clerk(toolbox: list[Any] | None = None) -> Any:
 
 @dataclass
 class Said(MemoryStep):
-    """What was said before the task of a run."""
+    """The messages before the task of a run."""
 
     messages: list[ChatMessage]
 

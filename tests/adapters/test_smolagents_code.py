@@ -47,7 +47,7 @@ async def own_stage(own_stage: Stage) -> SpokenStage:
 
 
 async def observed(stage: Stage, *code: str) -> str:
-    """What the model reads of the code that it wrote."""
+    """The model's observations of the code that it wrote."""
     lines = "\n".join(code)
     with Provider([f"<code>\n{lines}\n</code>", "<code>\nfinal_answer('Done.')\n</code>"]) as provider:
         for name, value in provider.environment.items():

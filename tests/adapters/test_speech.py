@@ -1,4 +1,4 @@
-"""What the tests of the frameworks leave behind."""
+"""The leftovers of the tests of the frameworks."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What all adapters share: where tools come from, and what becomes of odd results."""
+"""The shared parts of all adapters: the sources of tools, and odd results."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""Which file of an administrator counts, which does not, and which stops everything."""
+"""The administrator files that apply, that are ignored, and that stop everything."""
 
 import logging
 import os
@@ -53,7 +53,7 @@ def test_without_a_file_everything_is_permitted(site: Site, tmp_path: Path) -> N
 
 
 def test_a_variable_that_points_somewhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fixed folder is looked into as well."""
+    """The fixed folder is also searched."""
     monkeypatch.setenv("XDG_CONFIG_DIRS", "/somewhere:relative:/else")
     folders = [str(folder) for folder in policy_folders()]
     fixed = [folder for folder in folders if folder not in ("/somewhere/toolbus", "/else/toolbus")]

@@ -1,4 +1,4 @@
-"""What a pattern matches: in doubt, one that allows does not, and one that denies does."""
+"""The matches of a pattern: in doubt, a pattern that allows does not match, and one that denies does."""
 
 import os
 import shlex
@@ -143,7 +143,7 @@ def test_a_url_of_odd_characters_around_a_denied_host(text: str) -> None:
     ],
 )
 def test_another_spelling_of_a_denied_url(url: str) -> None:
-    """It is denied, too."""
+    """It is also denied."""
     pattern = "http://evil.com/admin" if "dmin" in url else "http://evil.com"
     assert url_denied(pattern, url)
     assert not url_denied("http://other.com", url) or ":port" in url
@@ -153,7 +153,7 @@ def test_another_spelling_of_a_denied_url(url: str) -> None:
     "url", ["https://faß.de/", "https://xn--fa-hia.de/", "https://FAẞ.DE./", "https://❤.de/"]
 )
 def test_another_spelling_of_a_denied_host(url: str) -> None:
-    """It is denied, too; the host that IDNA 2003 makes of it is another one."""
+    """It is also denied; IDNA 2003 maps it to a different host."""
     assert url_denied("https://faß.de", url)
     assert not url_denied("https://faß.de", "https://fass.de/")
     assert url_denied("https://m*ü.de", url), "in doubt"
@@ -212,7 +212,7 @@ def test_a_command_line_that_looks_like_an_allowed_one(pattern: str, line: str, 
     ["PATH", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "npm_config_registry", "UV_INDEX_URL", "BASH_ENV"],
 )
 def test_an_env_that_decides_what_an_allowed_command_line_runs(variable: str) -> None:
-    """The command line does not count as allowed."""
+    """The command line is then not allowed."""
     administrator = policy(allow=argv("npx **", "/usr/bin/npx **"))
     assert refusal(administrator, program("npx x", variable)) == "allow.argv"
     assert refusal(administrator, program("/usr/bin/npx x", variable)) == "allow.argv"

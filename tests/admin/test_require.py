@@ -1,4 +1,4 @@
-"""What an administrator may require of a config: a lock, a sandbox, an audit trail."""
+"""The requirements of an administrator for a config: a lock, a sandbox, an audit trail."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an administrator refuses is refused wherever servers are started, and before they are."""
+"""Refusals of an administrator, everywhere that servers are started, and before they are."""
 
 import json
 import sys
@@ -266,7 +266,7 @@ async def test_a_server_that_is_known_from_the_lockfile(site: Site, tmp_path: Pa
 
 
 async def test_rules_that_code_sets_on_a_server(site: Site, tmp_path: Path) -> None:
-    """They are replaced by those of the machine."""
+    """They are replaced by the rules of the machine."""
     from toolbus.config import load_config
     from toolbus.config.launch.administrator import Administrator
 

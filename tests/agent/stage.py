@@ -1,4 +1,4 @@
-"""What the tests of the agent share: a model on every wire, played by a local provider, and bounded waits."""
+"""Shared parts of the agent tests: a local provider that plays a model on every wire, and bounded waits."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Hanging:
 
     @classmethod
     def here(cls) -> "Hanging":
-        """For the running loop."""
+        """A model for the running loop."""
         return cls(asyncio.Event(), asyncio.get_running_loop())
 
     def __call__(self, _: Asked) -> Turn:
@@ -75,7 +75,7 @@ async def heard(run: Run[Any]) -> list[RunEvent]:
 
 
 async def final(run: Run[T]) -> T:
-    """What came out of a run, in time."""
+    """The output of a run, in time."""
     async with asyncio.timeout(PATIENCE):
         return await run.final
 

@@ -1,4 +1,4 @@
-"""What an agent does with its tools, on a scripted model."""
+"""An agent and its tools, on a scripted model."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Who is asked before a tool is run, and what becomes of the answer."""
+"""Approvals: the person who is asked before a tool runs, and the effect of the answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ def shout(word: str) -> str:
 
 
 async def results(run: Run[str]) -> dict[str, tuple[str, bool]]:
-    """What the model was told of each call."""
+    """The model's result of each call."""
     assert await final(run) == "Done."
     assert run.result is not None
     return {call.name: (call.text, call.is_error) for call in run.result.calls}

@@ -1,4 +1,4 @@
-"""What the model is told before it begins: what servers say about themselves, and resources of the config."""
+"""The model's context before it begins: instructions of servers, and resources of the config."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What was said is kept, saved and loaded; files, resources and prompts go along with the next message."""
+"""Conversations are kept, saved and loaded; files, resources and prompts go along with the next message."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def bus() -> AsyncIterator[Toolbus]:
 
 
 def prompt(agent: Agent) -> list[str | BinaryContent]:
-    """What the user said last, as the model got it."""
+    """The user's last message, as the model got it."""
     last = scripted(agent).requests[-1][-1]
     assert isinstance(last, ModelRequest)
     [part] = [part for part in last.parts if isinstance(part, UserPromptPart)]

@@ -25,7 +25,7 @@ def double(number: int) -> int:
 
 
 def in_a_loop(work: Any) -> Any:
-    """Run in a loop of its own, with debugging on: what is forgotten there is a warning."""
+    """Run in a loop of its own, with debugging on: an awaitable that is forgotten there is a warning."""
     with asyncio.Runner(debug=True) as runner:
         said = runner.run(asyncio.wait_for(work, PATIENCE))
     gc.collect()

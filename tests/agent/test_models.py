@@ -1,4 +1,4 @@
-"""Models by name, by address and as objects, and what is said when one cannot be used."""
+"""Models by name, by address and as objects, and the errors for unusable ones."""
 
 import gc
 import subprocess
@@ -128,7 +128,7 @@ def test_a_provider_that_is_not_installed_is_named() -> None:
 
 
 def printed(program: str) -> str:
-    """What a program prints, in a process of its own."""
+    """The output of a program, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
     )

@@ -113,7 +113,7 @@ def going(results: list[str]) -> ToolCall:
 
 
 def until_back(results: list[str]) -> str | ToolCall | list[ToolCall]:
-    """What a patient model does: a call that was under way when a link was lost is made again."""
+    """The turns of a patient model: it repeats a call that was in flight when a link was lost."""
     if results[-1] in ("gone", "back"):
         return WHO
     return "Back." if all(text.isdigit() for text in results[-2:]) else ToolCall("back")
@@ -264,7 +264,7 @@ async def test_a_run_that_is_stopped_cancels_its_calls_on_the_server(place: Plac
 
 
 async def hangs(bus: Toolbus) -> tuple[int, int]:
-    """How often the server has begun and cancelled the call that never ends."""
+    """The number of times that the server has begun and cancelled the call that never ends."""
     begun, cancelled = (await bus.call("desk_hangs")).text.split()
     return int(begun), int(cancelled)
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 WIRES: tuple[Wire, ...] = get_args(Wire)
 STREAMED = ("chat", "responses", "anthropic")
-"""Where arguments come as text, in pieces; Google sends an object."""
+"""The wires on which arguments come as text, in pieces; Google sends an object."""
 DONE = ["user: Go.", 'call: double {"number":4}', "result: 8"]
 
 

@@ -1,4 +1,4 @@
-"""A trail is written whole, by any number of processes, and survives what may happen to them."""
+"""A trail is written whole, by any number of processes, and survives their accidents."""
 
 import errno
 import json
@@ -249,7 +249,7 @@ def test_a_file_that_is_removed_while_it_is_written(path: Path, monkeypatch: pyt
 
 
 def test_a_disk_that_is_full(path: Path) -> None:
-    """The line is refused, and nothing of it is left."""
+    """The line is refused, and none of it is left."""
     chain = Chain(Audit(file=str(path)))
     chain.append("decided", "")
     size = path.stat().st_size

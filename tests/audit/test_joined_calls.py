@@ -1,4 +1,4 @@
-"""A trail as one entry per call: its lines are joined, whichever other lines are between them."""
+"""A trail as one entry per call: its lines are joined, with any other lines between them."""
 
 import json
 from itertools import count

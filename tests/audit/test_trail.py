@@ -1,4 +1,4 @@
-"""What is recorded of decisions, calls, and the requests of servers."""
+"""The records of decisions, calls, and the requests of servers."""
 
 import asyncio
 import json

@@ -142,6 +142,20 @@ def test_refused_failed_and_unknown_calls_are_told_apart(folder: Path) -> None:
     assert counted(usage(folder, "t.jsonl", "--since", "2026-11-02", "--server", "a"))["a/x"] == (1, 1, 1)
 
 
+@pytest.mark.parametrize("words", [["usage"], [], ["--verify"]])
+def test_a_file_that_is_no_trail_is_an_error(words: list[str], folder: Path) -> None:
+    """A damaged line does not make a trail another file."""
+    (folder / "notes.md").write_text("# Notes\n\n- event: tea\n")
+    run = toolbus("audit", *words, "notes.md", folder=folder)
+    step = "name the file that 'audit' in a config names, or a copy of it"
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == f"toolbus: notes.md is not an audit trail; {step}\n"
+    (folder / "empty.jsonl").write_text("")
+    (folder / "t.jsonl").write_text("".join(["not a line\n", *TRAIL]))
+    for name in ("empty.jsonl", "t.jsonl"):
+        assert "is not an audit trail" not in toolbus("audit", *words, name, folder=folder).stderr
+
+
 def test_full_files_and_those_of_other_processes_are_counted(folder: Path) -> None:
     for name, row in zip(("t.jsonl", "t.jsonl.7", "t.2.jsonl", "t.2.jsonl.9"), TRAIL[:2] * 2, strict=True):
         (folder / name).write_text(row)
@@ -159,7 +173,7 @@ def test_without_a_trail_it_says_how_to_turn_one_on(folder: Path) -> None:
 
 
 def test_an_empty_answer_says_what_was_looked_for(folder: Path) -> None:
-    (folder / "notes.txt").write_text("not a line\n")
+    (folder / "notes.txt").write_text(line("2026-11-03T10:00:00.000000Z", "started", process=1))
     for words, told in (
         (["notes.txt"], "no calls in notes.txt"),
         (["notes.txt", "--since", "2d"], "no calls in that time in notes.txt"),

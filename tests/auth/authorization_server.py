@@ -18,16 +18,16 @@ SCRIPT = Path(__file__).with_suffix(".mjs")
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationServer:
-    """Where it is, and what it saw."""
+    """Its address, and its counts of requests."""
 
     issuer: str
 
     def counts(self) -> dict[str, int]:
-        """How many requests it answered, by route, grant type and status: `token refresh_token 200`."""
+        """The number of requests it answered, by route, grant type and status: `token refresh_token 200`."""
         return self._ask()["counts"]
 
     def count(self, beginning: str) -> int:
-        """How many requests it answered whose key begins so."""
+        """The number of requests it answered whose key begins like this."""
         return sum(number for key, number in self.counts().items() if key.startswith(beginning))
 
     def secrets(self) -> set[str]:
@@ -38,9 +38,9 @@ class AuthorizationServer:
         """Have these faults from now on, and no others.
 
         `metadata` is laid over its metadata (None removes a key), `padding` makes it that much longer, and
-        `redirect` sends whoever asks for it elsewhere. `iss` replaces the one in redirects (None removes it).
-        With `status` the token endpoint answers every request so, with `answer` as the body. New tokens live
-        for `lifetime` seconds, and are no JWTs with `format="opaque"`.
+        `redirect` sends its readers elsewhere. `iss` replaces the one in redirects (None removes it). With
+        `status` the token endpoint answers every request so, with `answer` as the body. New tokens live for
+        `lifetime` seconds, and are no JWTs with `format="opaque"`.
         """
         self._ask(json.dumps(faults).encode())
 
@@ -69,7 +69,7 @@ def authorization_server(
     people: Mapping[str, Any] | None = None,
     conform: bool = True,
 ) -> Generator[AuthorizationServer]:
-    """Start one, and end it with the block; lifetimes are those of tokens, in seconds.
+    """Start one, and end it with the block; lifetimes of tokens are in seconds.
 
     `clients` are registered already; `documents` are the metadata documents of clients, by their URL.
     `people` have more claims, by name: in the user info, and in ID tokens if those do not `conform`.

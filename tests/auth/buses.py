@@ -24,7 +24,7 @@ def bus_of(settings: Mapping[str, Any], login: LoginHandler | None = None, **mor
 
 
 async def client_of(settings: Mapping[str, Any]) -> OAuthClient:
-    """What `toolbus login` uses, for the same config."""
+    """The client that `toolbus login` uses, for the same config."""
     bus = bus_config(settings)
     server = bus.servers["guarded"]
     owner = LinkOwner(tokens=open_tokens(bus.tokens))
@@ -32,7 +32,7 @@ async def client_of(settings: Mapping[str, Any]) -> OAuthClient:
 
 
 async def called(bus: View, tool: str, **arguments: Any) -> str:
-    """What a tool of the server returns; an error of the tool is none that is expected here."""
+    """The result of a tool of the server; an error of the tool is unexpected here."""
     result = await bus.call(f"guarded/{tool}", arguments)
     assert not result.is_error, result.text
     return result.text
@@ -46,7 +46,7 @@ async def stored(server: ResourceServer, folder: Path, user: str = "") -> Login:
 
 
 async def expire(server: ResourceServer, folder: Path, user: str = "") -> None:
-    """Wait until the stored token has expired, also for a server whose clock shows whole seconds."""
+    """Wait until the stored token has expired, even for a server whose clock shows whole seconds."""
     while True:
         left = (await stored(server, folder, user)).expires_in
         assert left is not None

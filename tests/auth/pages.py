@@ -1,6 +1,6 @@
 """Somebody at the pages of the authorization server: by plain HTTP, or in Chromium.
 
-Both sign in and agree. The first is fast; the second shows that a browser gets through as well.
+Both sign in and agree. The first is fast; the second proves it with a real browser.
 """
 
 import asyncio
@@ -94,13 +94,13 @@ class Person:
 
 
 def browse(url: str, user: str, callback: str | None = None) -> None:
-    """The same in Chromium, which follows the redirect to `callback` itself; returns when it is there."""
+    """The same in Chromium, which follows the redirect to `callback` itself; returns once it has arrived."""
     settings = {"modules": str(MODULES), "url": url, "user": user, "callback": callback}
     _run_browser(settings)
 
 
 def why_no_browser() -> str | None:
-    """Why Chromium cannot be used here; None if it can."""
+    """The reason why Chromium cannot be used here; None if it can."""
     try:
         _run_browser({"modules": str(MODULES)})
     except subprocess.CalledProcessError as error:

@@ -1,4 +1,4 @@
-"""An MCP server that lets in whoever has a token of an authorization server: a resource server.
+"""An MCP server that accepts tokens of an authorization server: a resource server.
 
 Run as a program, with its settings as JSON, it writes its port to a file. /test/ returns what it counted.
 """
@@ -34,14 +34,14 @@ SUBJECT = "x-subject"
 
 @dataclass
 class Seen:
-    """What came in."""
+    """Counts of the incoming requests."""
 
     requests: Counter[str] = field(default_factory=Counter[str])
     """By method, tool and status: `tools/call whoami 200`."""
     slow: asyncio.Condition = field(default_factory=asyncio.Condition)
     slow_now: int = 0
     slow_most: int = 0
-    """How many slow calls ran at once."""
+    """The maximum number of concurrent slow calls."""
 
     def forget(self) -> None:
         self.requests.clear()
@@ -49,13 +49,13 @@ class Seen:
 
 
 def subject(ctx: Context) -> str:
-    """Who makes the request, as the token says."""
+    """The user who makes the request, according to the token."""
     assert ctx.headers is not None
     return ctx.headers[SUBJECT]
 
 
 def offered(seen: Seen) -> MCPServer:
-    """What the server offers to whoever is let in."""
+    """The tools, resources and prompts for admitted users."""
     server: MCPServer = MCPServer("guarded")
 
     @server.tool(structured_output=False)
@@ -144,7 +144,7 @@ class Guarded:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """What was read of a request once more, then what comes."""
+    """The part of a request that was already read, then the rest."""
     read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
@@ -181,16 +181,16 @@ def serve(settings: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ResourceServer:
-    """Where it is, and what it saw."""
+    """Its address, and its counts of requests."""
 
     url: str
 
     def counts(self) -> dict[str, int]:
-        """How many requests came in: `tools/call whoami ann`, or with the status if they were refused."""
+        """The number of incoming requests: `tools/call whoami ann`, or with the status of refused ones."""
         return self._ask()["requests"]
 
     def slow_most(self) -> int:
-        """How many calls of `slow` ran at once, at most."""
+        """The maximum number of concurrent calls of `slow`."""
         return self._ask()["slow_most"]
 
     def reset(self) -> None:

@@ -46,7 +46,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
 
 
 def shown(secrets: set[str], found: Any) -> list[str]:
-    """Where one of the secrets shows: what comes before and after it."""
+    """The places where one of the secrets shows, with the text around it."""
     assert len(secrets) > 3
     texts = [text for item in found for text in strings(item)]
     around = (text.partition(secret) for text in texts for secret in secrets)
@@ -54,7 +54,7 @@ def shown(secrets: set[str], found: Any) -> list[str]:
 
 
 def pickled(value: Any) -> str:
-    """What a pickle of it contains, if there can be one."""
+    """The content of its pickle, if there can be one."""
     try:
         return pickle.dumps(value).decode("latin-1")
     except Exception:  # most are not to be pickled

@@ -1,4 +1,4 @@
-"""Which URLs are links, where there is a browser, and what a pasted text means."""
+"""URLs that are links, the availability of a browser, and the meaning of a pasted text."""
 
 import asyncio
 import sys
@@ -150,7 +150,7 @@ def browser_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def written(file: Path) -> str:
-    """What is in the file, once something is."""
+    """The content of the file, once it has any."""
 
     def read() -> str:
         deadline = time.monotonic() + PATIENCE

@@ -159,7 +159,7 @@ async def test_a_request_with_two_hosts(loopback: Loopback) -> None:
 
 
 async def test_markup_in_the_redirect(loopback: Loopback) -> None:
-    """Nothing of a request is in the page."""
+    """The page contains no data of the request."""
     received = await waiting(loopback)
     query = f"error=%3Cscript%3E&error_description=<script>alert(1)</script>&state={STATE}"
     assert "script" not in (await get(loopback, f"/callback?{query}")).lower()

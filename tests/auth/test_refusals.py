@@ -30,7 +30,7 @@ PKCE = "code_challenge_methods_supported"
 async def refused(
     guarded: ResourceServer, folder: Path, person: Person, auth: Any = "oauth", **more: Any
 ) -> SignInFailed:
-    """Why somebody cannot sign in."""
+    """The error for somebody who cannot sign in."""
     client = await client_of(config(guarded, folder, auth, **more))
     with pytest.raises(SignInFailed) as failed:
         await client.sign_in(person)
@@ -262,7 +262,7 @@ def describe(server: RawServer, metadata: dict[str, Any], at: str | None = None)
 async def test_a_program_with_a_key_that_is_too_short(
     authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
 ) -> None:
-    """It proves nothing with it: whoever reads an assertion could compute the key."""
+    """It proves nothing with it: a reader of the assertion could compute the key."""
     weak = rsa.generate_private_key(65537, 1024).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

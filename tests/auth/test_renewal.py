@@ -48,7 +48,7 @@ class Caller:
         self.process.stdin.flush()
 
     def result(self) -> dict[str, Any]:
-        """What its calls returned."""
+        """The results of its calls."""
         line = self.line()
         assert line, "the program ended"
         return json.loads(line)
@@ -85,7 +85,7 @@ async def signed_in(
 
 
 def refreshes(authority: AuthorizationServer) -> int:
-    """How many renewals there were; none of them was rejected."""
+    """The number of renewals; none of them was rejected."""
     counts = authority.counts()
     assert counts.get("token refresh_token 400", 0) == 0, "a refresh token was used twice"
     return counts.get("token refresh_token 200", 0)

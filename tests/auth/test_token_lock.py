@@ -81,7 +81,7 @@ async def test_three_processes_renew_a_login_once(
 
 @pytest.mark.parametrize("mode", ["hold", "fork"])
 async def test_a_holder_that_is_killed_lets_go(mode: str, tmp_path: Path) -> None:
-    """The next one gets the lock, also if a forked child of the holder lives on."""
+    """The next one gets the lock, even if a forked child of the holder lives on."""
     tokens = open_tokens(f"file:{tmp_path}")
     taken = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Logins are kept wherever the config says, by issuer, server and user, and shown nowhere."""
+"""Logins are kept in the place that the config names, by issuer, server and user, and shown nowhere."""
 
 import asyncio
 import json
@@ -118,7 +118,7 @@ async def test_users_servers_and_issuers_are_kept_apart(tokens: TokenSource) -> 
 
 
 async def test_the_login_of_a_new_issuer_takes_the_place_of_the_old_one(tokens: TokenSource) -> None:
-    """What was only registered there does not."""
+    """A mere registration there does not."""
     registered = replace(LOGIN, issuer="https://new.example", access="", refresh=None)
     await tokens.save(LOGIN)
     await tokens.save(registered)

@@ -1,4 +1,4 @@
-"""What a careful resource server checks: signature, issuer, audience, expiry, scopes, and DPoP proofs."""
+"""The checks of a careful resource server: signature, issuer, audience, expiry, scopes, and DPoP proofs."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ class TokenCheck:
     """Those that were used."""
 
     def subject(self, method: str, headers: Mapping[str, str], scope: str) -> str:
-        """For whom the request is made; raises `Refused`."""
+        """The user for whom the request is made; raises `Refused`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if not token:
             raise Refused(status=401, challenge='scope="tools"')

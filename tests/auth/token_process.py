@@ -68,7 +68,7 @@ async def hold_and_fork(tokens: TokenSource) -> None:
 
 
 async def write_in_vain(tokens: TokenSource) -> None:
-    """Save where nothing can be written; print what is said, and what is stored then."""
+    """Save where writing is impossible; print the error, and the stored content afterwards."""
     try:
         async with tokens.lock(RESOURCE, "ann"):
             await tokens.save(replace(LOGIN, access="s3cret-new"))

@@ -33,7 +33,7 @@ class Background:
         self.process = process
         self._output = output
         self.log = ""
-        """What it has written so far."""
+        """Its output so far."""
 
     def until(self, text: str) -> None:
         """Wait until it has written that."""
@@ -75,14 +75,14 @@ def background(folder: Path, *words: str, env: Mapping[str, str] | None = None) 
 
 
 def status(folder: Path, *words: str) -> dict[str, Any]:
-    """What `toolbus status` says."""
+    """The output of `toolbus status`."""
     run = toolbus("status", "--json", *words, folder=folder)
     assert run.stdout, run.stderr
     return json.loads(run.stdout)
 
 
 def called(folder: Path, *words: str) -> str:
-    """What a call prints; it must succeed."""
+    """The output of a call, which must succeed."""
     run = toolbus("call", *words, folder=folder)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()

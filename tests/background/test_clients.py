@@ -1,4 +1,4 @@
-"""Who may be a client of a background bus, and how many at once."""
+"""The clients of a background bus: permission, and numbers."""
 
 import os
 import signal
@@ -146,7 +146,7 @@ def test_a_client_that_does_not_keep_to_the_protocol_ends_alone(folder: Path, se
 
 @contextmanager
 def _own_bus(folder: Path) -> Generator[socket.socket]:
-    """Where the commands of a folder look for the background bus, which is this test."""
+    """The place where the commands of a folder look for the background bus, which is this test."""
     with background(folder):
         (path,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -161,7 +161,7 @@ def _own_bus(folder: Path) -> Generator[socket.socket]:
 
 
 def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path) -> None:
-    """Otherwise the bus might take what is typed into the shell."""
+    """Otherwise the bus might take input meant for the shell."""
     with _own_bus(folder) as listening:
         words = ["call", "every_echo", "text=on"]
         command = warm.start("toolbus", words, folder, environment(folder.parent), folder / "log")

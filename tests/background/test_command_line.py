@@ -1,4 +1,4 @@
-"""Which command lines are for a background bus, as the light client reads them."""
+"""The command lines for a background bus, as the light client reads them."""
 
 import subprocess
 import sys
@@ -110,7 +110,7 @@ def test_status_and_down_do_not_import_what_only_a_bus_needs(folder: Path) -> No
 
 
 def _loaded(folder: Path, *words: str) -> tuple[str, set[str]]:
-    """What a command prints, and the modules that it has imported."""
+    """The output of a command, and the modules that it has imported."""
     run = subprocess.run(
         [sys.executable, "-c", LOADED, *words],
         cwd=folder,

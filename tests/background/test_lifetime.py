@@ -49,7 +49,7 @@ def test_servers_keep_their_state_between_calls(detached: Path) -> None:
 
 
 def test_a_real_program_uses_it_too(detached: Path) -> None:
-    """Not forked from a process that has made the imports."""
+    """The command is not forked from a process that has made the imports."""
     run = toolbus("call", "every_process", folder=detached, cold=True)
     assert run.stdout.strip() == called(detached, "every_process"), run.stderr
     module = [sys.executable, "-m", "toolbus", "call", "every_process"]

@@ -1,4 +1,4 @@
-"""A result that was cut stays readable: on from any place, and by what is in it."""
+"""A result that was cut stays readable: from any place, and by search."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The schemas of real servers: each one compiles, and what is missing in an empty call is named."""
+"""The schemas of real servers: each one compiles, and an empty call names each missing argument."""
 
 from tests.inside.call import ArgumentCheck
 from tests.inside.schema import InvalidSchema, Validator

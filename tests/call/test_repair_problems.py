@@ -1,4 +1,4 @@
-"""What a model is told when its arguments cannot be repaired."""
+"""The model's message when its arguments cannot be repaired."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What holds for every schema and all arguments."""
+"""Properties of every schema and all arguments."""
 
 from typing import Any
 

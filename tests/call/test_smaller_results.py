@@ -1,4 +1,4 @@
-"""What `result` of an override does to calls: for a model, for programs, and for clients of the gateway."""
+"""The effect of an override's `result` on calls: for models, for programs, and for clients of the gateway."""
 
 from pathlib import Path
 from typing import Any

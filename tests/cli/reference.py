@@ -56,7 +56,7 @@ file that the server's entry refers to, changes; `toolbus tools` refreshes it.
 
 If a server asks for input during a call, toolbus asks you in the terminal, one form field at a time, with
 defaults in brackets. It shows a URL but never opens it. Ctrl-D or `/decline` declines; Ctrl-C cancels (in a
-chat, it stops the turn). toolbus sends nothing that you have not seen. Without a terminal, and with `--json`,
+chat, it stops the turn). You see everything before toolbus sends it. Without a terminal, and with `--json`,
 servers are told that no user is available.
 """
 
@@ -72,7 +72,7 @@ document per line and event, as in serve; `{"event": "Started", ...}` comes once
 More about it: [servers in the background](background.md).
 """,
     "down": """\
-Exit code 0 also if none runs. JSON: `{"stopped", "config", "pid"}`
+Exits with 0 even if nothing is running. JSON: `{"stopped", "config", "pid"}`
 """,
     "status": """\
 JSON: `{"running", "config"}`, and of a bus that runs `"pid", "version", "since", "config_problem", "folder",
@@ -80,24 +80,24 @@ JSON: `{"running", "config"}`, and of a bus that runs `"pid", "version", "since"
 "protocol", "tools", "restarts", "error"}}, "tools", "held", "disabled"`; times are in seconds.
 """,
     "serve": """\
-What is served goes to stderr, and then each server's trouble in one line. The config is read again
-when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the
-next start on. Ctrl-C, SIGTERM, and over stdio the end of stdin, end it with exit code 0: it takes no more
-calls, and waits for those in flight. A second signal ends it at once.
+A summary goes to stderr, and then one line for each problem of a server. The config is read
+again when it changes. The address and the limits under `serve:` take effect after a restart, and over stdio,
+so does the rest. Ctrl-C and SIGTERM stop it with exit code 0, and over stdio the end of stdin does. It then
+accepts no more calls, and waits for calls in flight. A second signal ends it at once.
 
-It refuses to listen beyond this machine without authentication. More about it, also about keys, views and
-HTTPS: [the gateway](gateway.md).
+It refuses to listen beyond this machine without authentication. [The gateway](gateway.md) has more about it,
+including keys, views and HTTPS.
 
-JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
-"servers", "of", "tools", "held", "auth", "console", "rest"}` once the servers have started, and
-`{"event": "Noted", "about", "message"}` about the config and the gateway itself.
+JSON, with HTTP only: one document per line and event. Problems of servers are events. `{"event": "Serving",
+"url", "servers", "of", "tools", "held", "auth", "console", "rest"}` comes once the servers have started.
+`{"event": "Noted", "about", "message"}` is about the config and the gateway itself.
 
 With `--check`, one document: `{"ok", "online", "findings": [{"severity", "about", "problem",
 "step"}]}`. Exit code 1 after a finding of severity `error`.
 """,
     "install": """\
-Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
-that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
+Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. It edits
+your own file, not a project's, and keeps its comments, order and layout. An entry of that name for
 something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
 `--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is
 printed (exit code 2).
@@ -132,8 +132,8 @@ descriptions wrap to up to three lines.
 A server that is down is listed with the reason. That is a failure (exit 1) only if you named it, if it is
 `required`, or if no server is up.
 
-With [a lockfile](lock.md), the tools in it are listed at once and no server is started; `--wait` contacts the
-servers first, and shows what is held.
+With [a lockfile](lock.md), its tools are listed at once, and no server is started. `--wait` contacts the
+servers first, and shows held tools.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
@@ -148,14 +148,14 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 """,
     "script": """\
 [Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
-"state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `call --resume`
+"state"}], "elapsed_ms"}`; a suspended script also has the keys of a pending call, so `call --resume`
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
-is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list
-if the schema asks for one. Without a type in the schema, a value that is valid JSON is parsed as JSON.
+is lost. Values are parsed by the tool's schema: text stays text, and a number must be a number. `a,b` is a
+list if the schema asks for one. Without a type in the schema, a value that is valid JSON is parsed as JSON.
 `KEY=VALUE` overrides `--args`. `@FILE` reads a file (as base64 if the tool asks for that); `@@` is a literal
 `@`. Files are never overwritten.
 
@@ -163,17 +163,17 @@ A result is printed once: structured content that repeats the text, or text that
 terminal, base64 is replaced by its type and size; a pipe and `--json` get all of it.
 
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. Each
-block of `content` has a `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its fields; binary
-data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`.
+block of `content` has its fields and a `type`: `text`, `image`, `audio`, `resource_link` or `embedded`.
+Binary data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`.
 
 `--resume FILE` continues a suspended call, or a script. FILE is the output of `--on-input suspend`, with or
 without `--json`. It contains the call's arguments, and is valid for as long as the server remembers the call.
 On a terminal you are asked before the server starts. If the call asks again, you are asked right away;
-without a terminal, it is printed again. Only modern servers support this.
+without a terminal, it is printed again. This needs a modern server.
 """,
     "read": """\
-If you name the server, only that one is started. A pipe gets text unchanged, and a single binary resource,
-too. A terminal gets no binary data, and control characters in text are escaped. `--out FILE` saves one
+If you name the server, only that one is started. A pipe gets text and a single binary resource
+unchanged. A terminal gets no binary data, and control characters in text are escaped. `--out FILE` saves one
 resource under that name; with a folder, or several resources, each file gets its own name. A value may be
 `@FILE`; repeat a key if the template takes a list.
 
@@ -198,17 +198,17 @@ JSON: a list is `{"servers": {...} as in tools, "skills": [{"server", "uri", "na
 One skill is as in the list, with `"file"` and `"text"`.
 """,
     "login": """\
-The URL is printed in one line, so that you can copy it. toolbus opens it in your browser if there is one
-that you would see: on macOS and Windows; on Linux if `DISPLAY`, `WAYLAND_DISPLAY` or `BROWSER` is set; over
-SSH only if `DISPLAY` is set. Then it waits, for half an hour at most, until the browser comes back to this
-machine or you paste the URL it ended on, its query, or the code. What belongs to another sign-in is refused
-with the reason, and you can paste again. Ctrl-C cancels (exit code 1).
+The URL is printed in one line, so that you can copy it. toolbus opens it in your browser if you would see
+that. On Linux, `DISPLAY`, `WAYLAND_DISPLAY` or `BROWSER` must be set; over SSH, `DISPLAY`. Then it waits, for
+half an hour at most, until the browser comes back to this machine. You can also paste the URL it ended on,
+its query, or the code. A URL of another sign-in is refused with the reason, and you can paste again. Ctrl-C
+cancels (exit code 1).
 
-More about it, also about machines without a browser: [sign in](sign-in.md).
+More about it, including machines without a browser: [sign in](sign-in.md).
 
 JSON: `{"server", "user", "issuer", "scopes", "expires_at", "can_refresh", "tokens"}`, where `expires_at` is
-in seconds since 1970 and `tokens` says where they are kept. It is printed at the end; the URL, and the code
-of `--device`, go to stderr as plain text, and the pasted URL is read from stdin.
+in seconds since 1970 and `tokens` says where they are kept. It is printed at the end. The URL and the code
+of `--device` go to stderr as plain text. The pasted URL is read from stdin.
 
 The list includes servers with `auth: oauth` to which nobody is signed in. It never shows tokens. JSON:
 `{"tokens", "logins": [{"server", "signed_in", "user", "issuer", "scopes", "expires_at", "can_refresh"}]}`;
@@ -226,25 +226,25 @@ Without `--model`, it uses the first model that you have a key for (`ANTHROPIC_A
 `.env` beside the config; keys from `.env` are not passed to servers.
 
 In the dialog, `/help` lists the commands: `/tools`, `/servers`, `/login SERVER` to sign in, `/model NAME` to
-switch models, `/clear` to clear the conversation, `/save FILE` and `/load FILE` to continue it later,
-`/quit`. Servers' prompts are commands, too: `/name key=value`, or `/server/name` if two servers have one of
-that name. You are asked for required arguments that you leave out. On a terminal, you are also asked whether
-to sign in when a server or a call needs it.
+switch models, `/clear` to clear the conversation, and `/quit`. To continue it later, use `/save FILE` and
+`/load FILE`. Servers' prompts are also commands: `/name key=value`, or `/server/name` if two servers have one
+of that name. You are asked for required arguments that you leave out. On a terminal, you are also asked
+whether to sign in when a server or a call needs it.
 
 Calls that may change something need your approval, unless you set `--approve`. In a program,
 [`Agent`](agent.md#approval) does not ask by default. JSON: one document per event, as described above.
 """,
     "check": """\
-Servers that failed come first. A rule of [the policy](policy.md) that has no effect is an error, too, with
-what may have been meant.
+Servers that failed come first. A rule of [the policy](policy.md) without effect is also an error, shown with
+similar names.
 
-JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps":
-[{"step", "outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are those that worked,
-`latency_ms` is the time from the start of the server to its first
-list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
-for exit code 1; warnings say what does not work and whom to tell; notes need no action. With a policy:
-`"policy": {"ok", "rules", "denied", "asked", "problems": [{"rule", "severity", "problem", "near_misses"}]}`.
-If the hooks differ from the lock: `"hooks": {"mode", "held"}`.
+JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps": [{"step",
+"outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are the steps that worked, and
+`latency_ms` is the time from the start of the server to its first list. A `severity` is `error`, `warning` or
+`info` (a note). Errors must be fixed, and only they lead to exit code 1. Warnings name a problem and the
+person to tell; notes need no action. With a policy: `"policy": {"ok", "rules", "denied", "asked", "problems":
+[{"rule", "severity", "problem", "near_misses"}]}`. If the hooks differ from the lock: `"hooks": {"mode",
+"held"}`.
 """,
     "add": """\
 Edits the config in use and keeps its comments, order and layout. Without a config, it writes `toolbus.yaml`.
@@ -275,8 +275,8 @@ JSON: as in enable
 """,
     "lock": """\
 Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given. Exit code 1 if
-nothing was written although something differs, or if a server could not be reached; its part of the file is
-kept then. More about it: [lock what your servers offer](lock.md).
+differences were not written, or if a server could not be reached. The file then keeps that server's part.
+More about it: [lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
@@ -295,7 +295,7 @@ JSON: as in lock
 "reason", "changes", "seconds"}]}`. Exit code 0 if nothing changed, 1 if something did, 2 for wrong usage.
 """,
     "console": """\
-JSON: `{"url", "config"}`; the URL lets one browser in, once.
+JSON: `{"url", "config"}`; the URL signs in one browser, once.
 """,
     "runs worker": """\
 Calls that may change something wait for approval, unless you set `--approve`. In a program,
@@ -308,14 +308,14 @@ JSON: `runs` prints `{"runs": [...], "workers", "worker_details": [{"id", "toolb
 "version", "status", "prompt", "created", "updated", "worker", "attempts", "question", "answered", "held",
 "output", "error", "has_worker"}`; `show` adds `"steps": [{"number", "name", "about", "outcome", "at"}]`. A
 `status` is `queued`, `running`, `waiting`, `done`, `failed` or `cancelled`. `watch` prints one document per
-event, the last one with `"event": "RunEnded"` and the run; `resume` prints `"done": [...]` and the run;
+event, the last one with `"event": "RunEnded"` and the run. `resume` prints `"done": [...]` and the run.
 `cancel` and `delete` print `{"cancelled"}` and `{"deleted"}`. Times are in seconds since 1970. More about
 it: [durable runs](durable.md).
 """,
     "store": """\
-JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`, `backup` and `restore`
-`{"file", "store": {"place", "values"}, "runs": {"place", "runs"}}`, each part only if it was copied;
-`restore` also has `key_problem`: why the key at hand does not open the store, or null. More about it:
+JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`. `backup` and `restore` print `{"file",
+"store": {"place", "values"}, "runs": {"place", "runs"}}`, each part only if it was copied. `restore` also has
+`key_problem`: the reason why the key at hand does not open the store, or null. More about it:
 [backup](replicas.md#backup).
 """,
     "tape show": """\
@@ -335,22 +335,22 @@ JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"i
 """,
     "policy": """\
 Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
-stored answers. With NAME, it explains the decision step by step, also for a tool that is denied; leave out
-arguments that no rule looks at. Nothing is called and nobody is asked. With [a lockfile](lock.md), and for
-resources, prompts and requests, no server is started. Exit code 0 whatever it explains, 1 for an unknown tool
-or if there is no answer to forget, 2 for wrong usage. More about it: [policy](policy.md).
+stored answers. With NAME, it explains the decision step by step, even for a denied tool; leave out arguments
+that no rule looks at. Nothing is called and nobody is asked. With [a lockfile](lock.md), and for
+resources, prompts and requests, no server is started. Exit code 0 after any explanation, 1 for an unknown
+tool or if there is no answer to forget, 2 for wrong usage. More about it: [policy](policy.md).
 
 JSON: `{"rules": [{"label", "rule", "tools", "depends_on_arguments", "problems"}], "tools", "denied", "asked",
 "answers": [{"answer", "kind", "name", "user", "rule", "since", "expired"}], "not_listed"}`. With NAME:
 `{"kind", "name", "tool", "arguments", "decision", "depends_on_arguments", "rule", "reason", "steps":
 [{"rule", "matches", "decides", "why"}], "hints": {"trusted", "sent", "counts_as"}, "per_minute", "per_run",
-"answers"}`, where `decision` is that of the rules, which an answer may settle; `matches` is null if it
-depends on arguments that were not given. With `--forget`: `{"forgotten": [...] as in answers}`.
+"answers"}`, where `decision` comes from the rules, and an answer may settle it. `matches` is null if it
+depends on missing arguments. With `--forget`: `{"forgotten": [...] as in answers}`.
 """,
     "import": """\
 References such as `${TOKEN}` are kept. A literal secret is never copied into the config: it is replaced by a
 reference, and the output says which variable to set. `--with-secrets` writes the value to `.env`, which only
-you can read, also for servers that you imported before. Servers go to stdout, notes to stderr.
+you can read, even for servers that you imported before. Servers go to stdout, notes to stderr.
 
 The new file is trusted, unless it contains servers from a file in the project that you have not trusted.
 
@@ -364,9 +364,10 @@ Views are defined under [`serve.views`](configuration.md#serve); more about invi
 
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
 instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the
-hour, and a client has `id`, `client`, `client_id`, `person`, `resource`, `renewed`, and `usable`: whether it
-is for the current `public_url`. `revoke` prints `{"revoked"}`, and how many of each it ended. Times are in
-seconds since 1970.
+hour. A client has `id`, `client`, `client_id`, `person`, `resource`, `renewed` and `usable`; it is usable if
+it is for the current `public_url`. `revoke` prints `{"revoked"}`, and how many of each it ended. `rotate`
+prints `{"accepted_until"}`. Times are in seconds since 1970. More about `rotate`:
+[the authorization server](authorization-server.md#rotate-the-secret).
 """,
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.
@@ -392,7 +393,7 @@ EXAMPLES = {
     ],
 }
 TRUSTED = ["toolbus trust", "toolbus trust --yes"]
-"""What the examples need first."""
+"""The commands that the examples need first."""
 OF_INN = {
     "call": [
         "toolbus call inn/book guest=Ann --on-input suspend > call.json",

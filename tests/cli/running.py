@@ -27,7 +27,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a command sees: a home of its own, and nothing of the terminal that runs the tests."""
+    """The environment of a command: a home of its own, without the terminal that runs the tests."""
     names = ("LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "SSL_CERT_FILE")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -114,7 +114,7 @@ class Fifo:
         os.close(self._end)
 
     def say(self, line: str) -> None:
-        """Tell whoever reads it."""
+        """Tell its reader."""
         os.write(self._end, f"{line}\n".encode())
 
     def line(self) -> str:
@@ -128,7 +128,7 @@ class Fifo:
 
 
 def living_at(home: Path) -> set[int]:
-    """The processes that have this home: a command, and all it started, whoever their parent is by now."""
+    """The processes that have this home: a command, and all it started, under any parent."""
     found = {pid for pid, its_home in warm.homes().items() if its_home == str(home)}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -37,13 +37,13 @@ function fish_prompt; echo -n '{READY}'; end
 bind \\c] 'printf "[line:%s:end]" (commandline | string collect) > /dev/tty'
 """,
 }
-"""How each shell is told to have that prompt and that key."""
+"""The settings that give each shell that prompt and that key."""
 FISH_COMPLETIONS = ".local/share/fish/generated_completions"
-"""Where fish keeps what it found in the manual; without it, it reads the whole manual in the background."""
+"""The folder for fish's findings in the manual; without it, it reads the whole manual in the background."""
 
 
 def printed(shell: str, line: str, folder: Path, **more: str) -> str:
-    """What completion prints at the end of the line; no error is shown."""
+    """The output of completion at the end of the line; no error is shown."""
     env = {
         "_TOOLBUS_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": line,
@@ -71,7 +71,7 @@ class Shell:
         return found[1]
 
     def completed(self, line: str) -> str:
-        """What Tab makes of a line; then what is there is evaluated, by a command that does nothing."""
+        """The line after Tab; then the line is evaluated, by a command that does nothing."""
         assert self.after(line) == line
         found = self.after("\t")
         quotes = "".join(quote for quote in "'\"" if found.count(quote) % 2)

@@ -29,7 +29,7 @@ IN_ITS_TERMINAL = (
 
 
 class Terminal:
-    """What came out of a command so far, and a way to type."""
+    """The output of a command so far, and a way to type."""
 
     def __init__(self, process: warm.Running | subprocess.Popen[bytes], end: int) -> None:
         self.process = process

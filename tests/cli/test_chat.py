@@ -1,4 +1,4 @@
-"""`toolbus chat` for one answer: what is asked, what is printed where, and how it ends."""
+"""`toolbus chat` for one answer: its input, its output on each stream, and its end."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Which model `toolbus chat` talks to when none is named, and what it says when there is none."""
+"""The model of `toolbus chat` when none is named, and the error when there is none."""
 
 import json
 import socket
@@ -64,11 +64,10 @@ def test_without_a_model_it_says_where_it_looked_and_how_to_name_one(folder: Pat
     done = chat(folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "toolbus: no model found: none of ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_API_KEY, "
-        "GEMINI_API_KEY, DEEPSEEK_API_KEY is set, and no local server responds (Ollama at 127.0.0.1:11434, "
-        "LM Studio at 127.0.0.1:1234, vLLM at 127.0.0.1:8000, llama.cpp at 127.0.0.1:8080); set a key "
-        "in the environment or in a .env beside the config, start a server, or pass a model: "
-        "--model openai:gpt-5.1\n"
+        "toolbus: no model found: ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_API_KEY, "
+        "GEMINI_API_KEY, DEEPSEEK_API_KEY are unset (also in .env), and no local server responds (Ollama at "
+        "127.0.0.1:11434, LM Studio at 127.0.0.1:1234, vLLM at 127.0.0.1:8000, llama.cpp at 127.0.0.1:8080); "
+        "set a key, start a server, or pass --model openai:gpt-5.1\n"
     )
 
 

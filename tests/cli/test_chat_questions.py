@@ -42,7 +42,7 @@ def dialog(home: Path, provider: Provider, entry: dict[str, Any], *words: str) -
 
 
 def given(provider: Provider) -> list[str]:
-    """What the model was told of its calls, at its last turn."""
+    """The model's results of its calls, at its last turn."""
     return [result.text for result in provider.asked[-1].given]
 
 

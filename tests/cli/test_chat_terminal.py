@@ -49,7 +49,7 @@ def interrupt(screen: Terminal) -> None:
 
 
 def given(provider: Provider) -> list[str]:
-    """What the model was told of its calls, at its last turn."""
+    """The model's results of its calls, at its last turn."""
     return [result.text for result in provider.asked[-1].given]
 
 
@@ -247,7 +247,7 @@ def test_json_without_a_prompt_on_a_terminal_is_wrong_usage(tmp_path: Path) -> N
 
 
 def said(asked: Asked) -> list[Any]:
-    """What the user said, as the model was told it at that turn."""
+    """The user's words, as the model got them at that turn."""
     messages = [message["content"] for message in asked.body["input"] if message.get("role") == "user"]
     return [text if isinstance(text, str) else text[0]["text"] for text in messages]
 

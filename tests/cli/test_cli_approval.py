@@ -1,4 +1,4 @@
-"""What the policy asks on the terminal, what may be answered, and what happens without a terminal."""
+"""The policy's question on the terminal, its possible answers, and the effect without a terminal."""
 
 import json
 from pathlib import Path

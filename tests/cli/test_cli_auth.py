@@ -112,7 +112,7 @@ def test_the_review_shows_who_gets_credentials_and_where_tokens_would_be_kept(tm
         "  auth    token: ***",
         "  secret  ${user}  the name of the user",
         f"tokens of people who sign in are kept in: file:{folder / 'kept'}",
-        "*** stands for what looks like a secret; see the file",
+        "*** hides a likely secret; see the file",
     ]
     document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
     assert document["tokens"] == f"file:{folder / 'kept'}"

@@ -1,4 +1,4 @@
-"""`toolbus call`: the arguments reach the tool as it asks for them, and what cannot be called says why."""
+"""`toolbus call`: the arguments fit the tool's schema, and an impossible call is explained."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""`toolbus check`: what is wrong with each server, in words, and what to do about it."""
+"""`toolbus check`: the problems of each server, in words, and their fixes."""
 
 import json
 import sys
@@ -114,7 +114,7 @@ def found(runs: dict[str, Done], alias: str) -> dict[str, Any]:
 
 
 def steps(runs: dict[str, Done], alias: str) -> dict[str, str]:
-    """What the text says about a server, by the words at the left."""
+    """The text about a server, by the words at the left."""
     lines = runs["text"].stdout.splitlines()
     own: dict[str, str] = {}
     for line in lines[[line.split()[0] for line in lines].index(alias) + 1 :]:

@@ -1,4 +1,4 @@
-"""What Tab offers: commands, servers, and what was listed last; no server is started."""
+"""The offers of Tab: commands, servers, and the last listings; no server is started."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offered(line: str, folder: Path, **more: str) -> list[str]:
-    """What bash is offered at the end of the line."""
+    """The offers of bash at the end of the line."""
     lines = printed("bash", line, folder, **more).splitlines()
     assert not (folder / "started").exists()
     return lines

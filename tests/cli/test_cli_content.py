@@ -184,7 +184,7 @@ def test_prompts_are_listed_with_their_arguments(runs: dict[str, Done]) -> None:
 
 
 def piped(folder: Path, *words: str) -> bytes:
-    """What a pipe gets, byte by byte."""
+    """The output in a pipe, byte by byte."""
     env = environment(folder.parent)
     run = subprocess.run(
         [warm.toolbus(), *words], cwd=folder, env=env, capture_output=True, timeout=PATIENCE, check=True

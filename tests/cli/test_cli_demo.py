@@ -1,4 +1,4 @@
-"""`toolbus demo`: what it shows is there, a second run in the same folder works, no process remains."""
+"""`toolbus demo`: it shows everything promised, a second run in the same folder works, no process remains."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a person is told of a call that a rule denies, or that nobody answers for."""
+"""The message about a call that a rule denies, or that nobody answers for."""
 
 from pathlib import Path
 

@@ -37,12 +37,12 @@ SAMPLE = [
     ("demo", signal.SIGINT),
 ]
 PRINTS = {"watch": "connecting -> ready", "demo": "broken"}
-"""What a command prints when it is where we want it."""
+"""The output of each command that shows it is ready for the signal."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended that was sent a signal."""
+    """The end of a command that was sent a signal."""
 
     code: int
     err: str

@@ -1,4 +1,4 @@
-"""What goes wrong is one line that ends in the next step, never a traceback, and an exit code."""
+"""Errors are one line that ends in the next step, never a traceback, and an exit code."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def piped(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of bash; its exit code is that of the first command."""
+    """Run a line of bash; its exit code comes from the first command."""
     return subprocess.run(
         ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
         cwd=folder,
@@ -39,9 +39,9 @@ def test_without_a_config_the_ways_to_get_one_are_named(tmp_path: Path, words: l
     run = toolbus(*words, folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
-        f"toolbus: no config found in {str(tmp_path)!r} or its parents; create one with 'toolbus init', "
-        "import an editor's with 'toolbus import', pass one with --config, use a server without one with "
-        "'toolbus tools URL', or try 'toolbus demo'\n"
+        f"toolbus: no config found in {str(tmp_path)!r} or its parents; create one with 'toolbus init' "
+        "or 'toolbus import', pass one with --config, use one server with 'toolbus tools URL', "
+        "or try 'toolbus demo'\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a server writes is shown, never obeyed: no escape code, bidi or hidden character reaches a screen."""
+"""The text of a server is shown, never obeyed: no escape code, bidi or hidden character reaches a screen."""
 
 import json
 import re

@@ -29,6 +29,27 @@ def run(folder: Path, *words: str) -> Done:
     return toolbus("key", *words, folder=folder)
 
 
+def test_the_secret_of_the_authorization_server_is_replaced(folder: Path) -> None:
+    none = run(folder, "rotate")
+    assert (none.returncode, none.stderr) == (
+        2,
+        "toolbus: there is no secret to replace; serve.auth.sign_in is not set in toolbus.yaml\n",
+    )
+    config = json.loads((folder / "toolbus.yaml").read_text())
+    config["serve"] = {"public_url": "http://127.0.0.1:7400", "auth": {"sign_in": {}}}
+    (folder / "toolbus.yaml").write_text(json.dumps(config))
+    assert run(folder, "rotate").stdout.startswith("replaced the secret; what the old one signed is accepted")
+    [file] = folder.parent.rglob("*.sign-in")
+    first = file.read_bytes()
+    until = json.loads(run(folder, "rotate", "--keep", "1h", "--json").stdout)["accepted_until"]
+    assert 3500 < until - time.time() < 3700
+    assert file.read_bytes()[-32:] == first[:32]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run(folder, "rotate", "--keep", "0").stdout == (
+        "replaced the secret; everyone has to sign in again\n"
+    )
+
+
 def test_a_key_is_made_listed_and_revoked(folder: Path) -> None:
     made = run(folder, "add", "ann", "--view", "research", "--user", "ann@example.com", "--expires", "30d")
     key = made.stdout.strip()

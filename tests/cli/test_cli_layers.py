@@ -14,7 +14,7 @@ NOTES = "{command: python, args: [-m, toolbus.demo.notes, --db, %s]}"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project whose config extends that of the user, whose home is its parent."""
+    """A project whose config extends the user's config; the user's home is its parent."""
     own, project = tmp_path / ".config" / "toolbus", tmp_path / "project"
     own.mkdir(parents=True)
     project.mkdir()

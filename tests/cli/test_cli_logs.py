@@ -1,4 +1,4 @@
-"""`toolbus logs`: what servers wrote to stderr, whoever ran them."""
+"""`toolbus logs`: the stderr of servers, started by any command."""
 
 import json
 import logging

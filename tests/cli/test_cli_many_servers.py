@@ -1,4 +1,4 @@
-"""What a command costs toolbus itself for each server, counted in calls of functions."""
+"""The cost of a command in toolbus itself for each server, counted in calls of functions."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ print(pstats.Stats(profile).total_calls, file=sys.stderr)
 
 
 def calls(folder: Path, servers: int) -> int:
-    """How many calls of functions `toolbus tools` makes for this many servers with twelve tools each."""
+    """The number of function calls of `toolbus tools` for this many servers with twelve tools each."""
     config = folder / f"{servers}.json"
     entries = {f"s{n}": plain("twelve_tools") for n in range(servers)}
     config.write_text(json.dumps({"servers": entries, "timeouts": {"connect": 120}}))

@@ -1,4 +1,4 @@
-"""Where a command finds its config: named before or after the command, by a variable, by a file name."""
+"""The search for a command's config: named before or after the command, by a variable, by a file name."""
 
 import json
 from pathlib import Path

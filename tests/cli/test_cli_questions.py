@@ -55,7 +55,7 @@ def form(**properties: Any) -> dict[str, Any]:
 
 
 def said(screen: Terminal) -> dict[str, Any]:
-    """What the server got; it gives that back."""
+    """The answer that the server got; it returns that."""
     assert screen.ended() == 0
     return json.loads(screen.plain[screen.plain.rindex('{"action"') :])
 

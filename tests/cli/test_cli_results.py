@@ -1,4 +1,4 @@
-"""What a tool gave: text as it is, structured content once, blobs as files and never on the screen."""
+"""The result of a tool: text as it is, structured content once, blobs as files and never on the screen."""
 
 import base64
 import json

@@ -68,7 +68,7 @@ class Client:
         self.process.stdin.flush()
 
     def left(self) -> tuple[int, str]:
-        """Close stdin; the exit code, and what went to stderr."""
+        """Close stdin; returns the exit code and the content of stderr."""
         _, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, err
 
@@ -255,9 +255,7 @@ def test_on_a_terminal_it_says_what_it_is_for(folder: Path) -> None:
         code = screen.ended()
 
     assert code == 2
-    assert seen.startswith(
-        "toolbus: --stdio is for an editor or agent, which starts it and speaks MCP with it; "
-    )
+    assert seen.startswith("toolbus: --stdio is for an editor or agent that starts it; ")
     assert "'toolbus install'" in seen
 
 

@@ -30,7 +30,7 @@ class Served(NamedTuple):
 
     process: subprocess.Popen[str]
     serving: dict[str, Any]
-    """What it has reported."""
+    """Its reports."""
 
     @property
     def url(self) -> str:

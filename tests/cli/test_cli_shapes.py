@@ -1,4 +1,4 @@
-"""What tools cost and lose with each provider, and what was done to them."""
+"""The cost of tools with each provider, their losses in its dialect, and the changes made to them."""
 
 import json
 from pathlib import Path

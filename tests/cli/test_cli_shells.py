@@ -15,7 +15,7 @@ from tests.inside.cli import rejoined_words
 
 QUOTES = ["", "'", '"']
 PROMPT = "toolbus prompt "
-"""Takes a server as well: `post` and `post/reply` begin alike."""
+"""A prompt on a line that also takes a server: `post` and `post/reply` begin alike."""
 LINES = {
     "toolbus tools ": "post",
     "toolbus call ": "post_apple",
@@ -24,7 +24,7 @@ LINES = {
     "toolbus prompt post/reply ": "tone=",
     "toolbus read post ": "box://inbox",
 }
-"""What is typed, and the only safe name there."""
+"""Typed lines, each with its only safe name."""
 
 
 def attacks(kind: str) -> list[str]:
@@ -143,7 +143,7 @@ def test_nothing_but_the_safe_name_is_printed(folder: Path, shell: str) -> None:
 def test_each_attack_alone_is_not_evaluated(
     waiting: Shell, folder: Path, kind: str, words: str, name: str
 ) -> None:
-    """Among others, one could go unseen: a syntax error of zsh's hides what comes after it."""
+    """Among others, one could go unseen: a syntax error of zsh hides everything after it."""
     alone = folder / "alone"
     alone.mkdir(exist_ok=True)
     for text in ("\\`>ran-alone\\`", "$(>ran-alone)"):

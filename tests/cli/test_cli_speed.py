@@ -43,7 +43,7 @@ def test_help_takes_a_fraction_of_what_importing_the_sdk_takes(tmp_path: Path) -
 
 
 def loaded(home: Path, *words: str, code: int | None = None, **variables: str) -> set[str]:
-    """The packages and modules that a command has imported when it ends, if need be with that exit code."""
+    """The packages and modules that a command has imported when it ends; `code` checks its exit code."""
     run = subprocess.run(
         [sys.executable, "-c", LOADED, *words],
         cwd=home,

@@ -277,7 +277,7 @@ def test_trust_json_has_all_that_is_shown(tmp_path: Path) -> None:
     assert "s3cr3t-literal" not in text[1].stdout
     assert "inherits  the whole environment" in text[1].stdout
     assert "false: any certificate is accepted" in text[1].stdout
-    assert "*** stands for what looks like a secret; see the file" in text[1].stdout
+    assert "*** hides a likely secret; see the file" in text[1].stdout
 
 
 def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
         "  command   run",
         '  override  read: {"append": "Send it off.\\u202e", "arguments": {"api_key": {"value": "***"}}}',
         "roots shared with servers: ., /home/\\x1b[2J",
-        "*** stands for what looks like a secret; see the file",
+        "*** hides a likely secret; see the file",
     ]
     document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
     assert document["roots"] == [".", "/home/\x1b[2J"]

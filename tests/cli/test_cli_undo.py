@@ -1,4 +1,4 @@
-"""`toolbus install --undo`: the editor's file as it was, unless that would lose what came later."""
+"""`toolbus install --undo`: the editor's file as it was, unless that would lose later changes."""
 
 import json
 import stat

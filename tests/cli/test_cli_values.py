@@ -1,4 +1,4 @@
-"""What a person types becomes what the tool's schema asks for: the rules, without a process."""
+"""Typed text becomes a value for the tool's schema: the rules, without a process."""
 
 from typing import Any
 

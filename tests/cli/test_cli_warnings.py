@@ -14,7 +14,7 @@ LOCKED = {"reply": {"content": [{"type": "text", "text": "hello"}]}}
 
 
 def test_a_call_prints_nothing_about_servers_that_it_does_not_use(tmp_path: Path) -> None:
-    """In a process of its own: those of the other tests have set up more than a command does."""
+    """A process of its own: processes of the other tests have set up more than a command does."""
     folder = tmp_path / "project"
     folder.mkdir()
     servers = {

@@ -1,4 +1,4 @@
-"""Commands that run at the same time in one process, as those of the background bus do."""
+"""Commands that run at the same time in one process, like the commands of the background bus."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ def said(
     times: Annotated[int, typer.Option()] = 1,
     file: Annotated[Path | None, typer.Option()] = None,
 ) -> str:
-    """Return what was given."""
+    """Return the given arguments."""
     return f"{words} {times} {file}"
 
 

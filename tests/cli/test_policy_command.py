@@ -234,7 +234,7 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_a_rule_that_matches_nothing(changed: Callable[..., Path]) -> None:
-    """The check fails, and names what may have been meant."""
+    """The check fails, and names similar tools."""
     folder = changed(
         {"tools": "files/delte", "do": "deny"},
         {"tools": "flies/*", "do": "deny"},

@@ -1,4 +1,4 @@
-"""The check before a script: it refuses what must fail, and nothing that works."""
+"""The check before a script: it refuses certain failures, and no working script."""
 # ruff: noqa: E501, ISC004  a script in one line is easier to compare with what it returns
 
 from collections.abc import AsyncGenerator

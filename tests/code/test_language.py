@@ -1,4 +1,4 @@
-"""What `run_code` says about its language is true: every claim is run."""
+"""The description of `run_code` is true: every claim about its language is run."""
 # ruff: noqa: E501  a script in one line is easier to compare with what it returns
 
 import sys

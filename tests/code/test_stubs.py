@@ -1,4 +1,4 @@
-"""Stubs: valid Python whatever a server sends, and nothing for tools that no script names."""
+"""Stubs: valid Python for any input of a server, and only for tools that the script names."""
 
 import ast
 from typing import Any

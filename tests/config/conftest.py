@@ -19,13 +19,13 @@ def _validator() -> Any:
 
 
 def misfits(document: object) -> list[str]:
-    """What of the document does not fit the schema, each with its place."""
+    """The parts of the document that do not fit the schema, each with its place."""
     return [f"{error.json_path}: {error.message}" for error in _validator().iter_errors(document)]
 
 
 @pytest.fixture(autouse=True)
 def _fits_the_schema(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    """What is loaded without a mistake must fit: otherwise an editor would mark what is right."""
+    """A config that loads without a mistake must fit: otherwise an editor would mark correct entries."""
     read = load.config_in
     wrong: list[str] = []
 

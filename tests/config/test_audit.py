@@ -1,4 +1,4 @@
-"""The `audit` of a config: what is read, and what is a mistake."""
+"""The `audit` of a config: valid settings and mistakes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What other hosts have configured is found on every platform, and comes over in our words."""
+"""The configs of other hosts are found on every platform, and translated to our words."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One server entry: its keys, what follows from them, and the errors."""
+"""One server entry: its keys, their effects, and the errors."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a config is looked for when none is given: upwards from the current folder, then the user's own."""
+"""The search for a config when none is given: upwards from the current folder, then the user's own."""
 
 import json
 import sys

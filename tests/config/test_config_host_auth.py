@@ -1,4 +1,4 @@
-"""What other hosts say about signing in means the same here, imported or read as it is."""
+"""The sign-in settings of other hosts mean the same here, imported or read as they are."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""One entry in another host's file: where it goes on each platform, and what stays around it."""
+"""One entry in another host's file: its place on each platform, and the unchanged rest."""
 
 from pathlib import Path
 

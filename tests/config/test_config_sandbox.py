@@ -82,7 +82,7 @@ HOME = os.path.expanduser("~")
     ],
 )
 def test_a_sandbox_that_holds_nothing_back(key: str, path: str, problem: str, tmp_path: Path) -> None:
-    """It is refused, also if a link, a reference or a relative path leads there."""
+    """It is refused, even if a link, a reference or a relative path leads there."""
     with pytest.raises(ConfigError, match=f"sandbox.{key}.0.: ({problem}); {STEP}"):
         load_config({"servers": {"a": {**PROGRAM, "sandbox": {key: [path]}}}})
     whole = os.path.expanduser(path)

@@ -17,7 +17,7 @@ def resolve(entry: object, secrets: Secrets | None = None) -> Resolved:
 
 
 def value(text: str, secrets: Secrets | None = None) -> str:
-    """What the text becomes in a server's environment."""
+    """The value of the text in a server's environment."""
     return resolve({"command": "x", "env": {"V": text}}, secrets).env["V"]
 
 

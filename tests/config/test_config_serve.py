@@ -1,4 +1,4 @@
-"""The `serve` of a config: what is read, what is a mistake, and where it may listen."""
+"""The `serve` of a config: valid settings, mistakes, and allowed addresses."""
 
 from pathlib import Path
 from typing import Any

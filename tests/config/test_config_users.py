@@ -1,4 +1,4 @@
-"""Secrets are resolved for one user: `get_secret` may ask for whom, and `${user}` is the name."""
+"""Secrets are resolved for one user: `get_secret` may ask for the user, and `${user}` is the name."""
 
 import asyncio
 import sys
@@ -243,7 +243,7 @@ async def looked_up(assertion: str, fields: dict[str, str], secrets: Secrets) ->
     "issuer", ["https://auth.test", "x' ; touch pwned '", "$(id) `id` ${HOME} {resource}"]
 )
 def test_an_issuer_that_looks_like_a_command(issuer: str, tmp_path: Path) -> None:
-    """What a server names is one argument of the command, whatever it contains."""
+    """A name from a server is one argument of the command, with any content."""
     (tmp_path / "say.py").write_text("import sys; print(sys.argv[1:])")
     text = f"${{cmd:{sys.executable} say.py --audience={{issuer}} '{{resource}}'}}"
     fields = {"issuer": issuer, "resource": URL}
@@ -255,7 +255,7 @@ def test_an_issuer_that_looks_like_a_command(issuer: str, tmp_path: Path) -> Non
 
 
 def test_an_issuer_that_looks_like_a_path(tmp_path: Path) -> None:
-    """A path has no more folders than the config says."""
+    """A path has no more folders than the config allows."""
     (tmp_path / "tokens").mkdir()
     (tmp_path / "secret").write_text("s3cret")
     (tmp_path / "tokens" / "https%3A%2F%2Fauth.test").write_text("right")

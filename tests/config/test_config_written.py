@@ -1,4 +1,4 @@
-"""Our own file is written as a person would, and what is there already stays as it is."""
+"""Our own file is written as a person would, and existing text stays as it is."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""The `policy` of a config: what is read, and what is a mistake."""
+"""The `policy` of a config: valid rules and mistakes."""
 
 import pytest
 

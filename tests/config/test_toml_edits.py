@@ -120,7 +120,7 @@ def applied(document: Any, kind: str, steps: tuple[str | int, ...], value: Any) 
 
 
 def about(document: Any, kind: str, steps: tuple[str | int, ...]) -> int:
-    """How many lines an edit may touch: those of the value that it drops or replaces."""
+    """The number of lines an edit may touch: the lines of the value that it drops or replaces."""
     if kind == "add":
         return 0
     for step in steps:

@@ -161,7 +161,7 @@ async def used(
 
 
 async def main() -> int:
-    """Connect to the URL and use what is there; 0 if that went well."""
+    """Connect to the URL and use everything there; 0 on success."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     server: dict[str, Any] = {"url": sys.argv[-1], "required": True}

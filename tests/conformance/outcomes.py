@@ -1,7 +1,7 @@
-"""What the MCP conformance suite found, by scenario.
+"""The findings of the MCP conformance suite, by scenario.
 
-A scenario passes if the suite reports SUCCESS for at least one of its checks, and nothing unwelcome: no
-failure, no warning (about what one SHOULD do), and for a server no skipped check.
+A scenario passes if the suite reports SUCCESS for at least one of its checks. There must be no failure, no
+warning (about a SHOULD), and for a server no skipped check.
 """
 
 import json
@@ -19,7 +19,7 @@ ON_EVERY_WIRE = "wire-schema-valid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the suite found in one scenario."""
+    """The findings of the suite in one scenario."""
 
     counts: Mapping[str, int]
     """Checks by status, without the one that is made of all traffic if it succeeded."""
@@ -27,7 +27,7 @@ class Outcome:
     objected: frozenset[str]
     """The ids of the checks that were objected to."""
     said: str = ""
-    """What the client printed, if it was one."""
+    """The output of the client, if it was one."""
 
     @property
     def passed(self) -> bool:

@@ -1,6 +1,6 @@
 """The MCP conformance suite, run against a server.
 
-Run it: `python -m tests.conformance.server_suite URL [VERSION ...]`, where "extension" is a version, too.
+Run it: `python -m tests.conformance.server_suite URL [VERSION ...]`, where "extension" is also a version.
 """
 
 import sys

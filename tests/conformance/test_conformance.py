@@ -23,7 +23,7 @@ REFUSED = {
     "sep-2640-client-verify-size": "bytes, but its entry lists",
     "sep-2640-client-verify-frontmatter": "frontmatter.description differs from its entry",
 }
-"""Where signing in, or loading a skill, must fail, and a word of the reason, if it is always the same."""
+"""Scenarios where signing in, or loading a skill, must fail, with a word of a constant reason."""
 
 
 OLDEST = pytest.param("2025-03-26", 2, marks=pytest.mark.full)

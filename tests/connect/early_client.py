@@ -1,7 +1,7 @@
-"""A program whose import of the SDK waits until the server has started, and what happens then.
+"""A program whose import of the SDK waits until the server has started, with several endings.
 
-Run it: `python early_client.py WHAT FOLDER COMMAND...`; the server writes its number into FOLDER/pid.
-It prints what came of it, as JSON.
+Run it: `python early_client.py WHAT FOLDER COMMAND...`; the server writes its number into FOLDER/pid. It
+prints the outcome as JSON.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ importer = ""
 
 
 class Gate(importlib.abc.MetaPathFinder):
-    """Holds the import of `mcp` until the server's process is there."""
+    """Holds the import of `mcp` until the server's process exists."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         if fullname != "mcp" or at_import.is_set():
@@ -50,7 +50,7 @@ class Gate(importlib.abc.MetaPathFinder):
 
 
 def left() -> dict[str, Any]:
-    """What is there after the end: the server, threads, and how garbage is collected."""
+    """The leftovers at the end: the server, threads, and the settings of the garbage collector."""
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     for thread in others:
         thread.join(30)  # the import may go on for a moment, and asyncio's thread that waited for the process

@@ -1,4 +1,4 @@
-"""When to try again: sooner, later, and not all at once."""
+"""The times of retries: sooner, later, and not all at once."""
 
 from tests.inside.connect import Backoff, backoff
 

@@ -1,4 +1,4 @@
-"""Servers start while the SDK is imported; whatever happens meanwhile, nothing is left of them."""
+"""Servers start while the SDK is imported; none is left over, even after a failure."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ NOTHING: dict[str, Any] = {"server": False, "threads": [], "collector": [True, 0
 
 
 def outcome(what: str, folder: Path) -> Any:
-    """What a fresh interpreter prints; its server writes its process number first."""
+    """The output of a fresh interpreter; its server writes its process number first."""
     server = plain()
     words = ["sh", "-c", f'echo $$ > "{folder}/pid"; exec "$0" "$@"', server["command"], *server["args"]]
     run = subprocess.run(

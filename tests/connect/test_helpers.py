@@ -36,7 +36,7 @@ SERVER = str(Path(__file__).parents[1] / "servers" / "plain.py")
 
 
 def run(body: str, *, reaper: bool = False) -> list[str]:
-    """What the program printed; its buses all have the same server."""
+    """The output of the program; its buses all have the same server."""
     text = PROGRAM.format(
         body="\n    ".join(body.strip().splitlines()), server=SERVER, reaper=NO_GUARD * reaper
     )

@@ -1,4 +1,4 @@
-"""Many servers, slow servers, servers that we end ourselves: how they start, and what is said of them."""
+"""Many servers, slow servers, servers that we end ourselves: their starts, and the messages about them."""
 
 import asyncio
 import os

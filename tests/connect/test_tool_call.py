@@ -1,4 +1,4 @@
-"""The trip of a call: what is read without the SDK's models, and what goes on with them."""
+"""The trip of a call: responses read without the SDK's models, and responses handled with them."""
 
 from typing import Any
 

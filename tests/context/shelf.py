@@ -28,7 +28,7 @@ class Shelf:
         self.items = dict(items)
         self.reads: Counter[str] = Counter()
         self.subscribed: set[str] = set()
-        """In the legacy era."""
+        """Subscriptions in the legacy era."""
         self.hold = asyncio.Event()
         """Cleared, a read waits."""
         self.hold.set()
@@ -100,7 +100,7 @@ class Shelf:
 
 
 class Announcing(Server[Any]):
-    """Says in the legacy era, too, that its lists change."""
+    """Declares in the legacy era that its lists change."""
 
     def create_initialization_options(self, *args: Any, **more: Any) -> Any:
         return super().create_initialization_options(NotificationOptions(resources_changed=True))

@@ -1,4 +1,4 @@
-"""Resources are read before a run, kept until they change, and what cannot be read hurts only itself."""
+"""Resources are read before a run and kept until they change; an unreadable one hurts only itself."""
 
 import asyncio
 import gc

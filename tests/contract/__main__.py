@@ -1,4 +1,4 @@
-"""Write the recording anew: `python -m tests.contract [PART ...]`."""
+"""Write a new recording: `python -m tests.contract [PART ...]`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What commands print with `--json`, how they exit, and what they leave on disk."""
+"""The output of commands with `--json`, their exit codes, and their files on disk."""
 
 import json
 import re
@@ -125,7 +125,7 @@ ENV = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def recorded() -> dict[str, Any]:
-    """What each command line comes to, then each file."""
+    """The outcome of each command line, then each file."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "home" / "work"
         folder.mkdir(parents=True)
@@ -177,7 +177,7 @@ def _outcome(line: str, folder: Path) -> dict[str, Any]:
 
 
 def without_places(text: str, folder: Path) -> str:
-    """A text without what differs from machine to machine."""
+    """A text without parts that differ from machine to machine."""
     for place, name in ((folder, "WORK"), (folder.parent, "HOME"), (Path(warm.python()).parent, "BIN")):
         text = text.replace(str(place), name)
     text = text.replace(sys.executable, "PYTHON").replace(str(Path(__file__).parents[1]), "TESTS")

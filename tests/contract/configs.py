@@ -23,13 +23,13 @@ HOME = "/users/ann"
 
 
 def recorded() -> dict[str, Any]:
-    """What each config comes to."""
+    """The outcome of each config."""
     with _folder() as folder:
         return {case: outcome(yaml.load(case, yaml.CSafeLoader), folder) for case in _cases("configs")}
 
 
 def recorded_files() -> dict[str, Any]:
-    """What each file comes to; the first line of a case is the name of the file."""
+    """The outcome of each file; the first line of a case is the name of the file."""
     found: dict[str, Any] = {}
     with _folder() as folder:
         for case in _cases("config_files"):

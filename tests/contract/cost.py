@@ -7,7 +7,7 @@ nothing.
 
 Each piece of work is repeated with the garbage collector off. Nearly all repetitions count the same calls.
 Those with more are left out, because a timer fired meanwhile, or a response arrived in two parts. The clock
-that toolbus reads stands still, because it pauses long work after some time.
+that toolbus reads is stopped, because it pauses long work after some time.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from tests.patience import PATIENCE
 LIMITS = Path(__file__).with_name("cost.json")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 CALLS_MORE = 0.4
-"""How many calls more than the limit are allowed: none, but the cost of a listed tool is an average."""
+"""The number of calls allowed beyond the limit: less than one, because a listed tool's cost is an average."""
 BYTES_MORE = 1.01
-"""How many times the limit's bytes are allowed; two counts differ by up to 0.5 %."""
+"""The factor by which bytes may exceed the limit; two counts differ by up to 0.5 %."""
 LESS = 0.98
 """Below this part of a limit, the limit is too high."""
 MANY, FEW, WARM = 120, 16, 2
-"""How often something small and something large is repeated, and how many of the first do not count.
+"""The repetitions for something small and something large, and the number of first ones to ignore.
 
 On a busy machine, only a few repetitions take the fewest bytes.
 """
@@ -57,7 +57,7 @@ Costs: TypeAlias = dict[str, Cost]
 
 
 def counted() -> Costs:
-    """What every piece of work costs."""
+    """The cost of every piece of work."""
     gc.disable()
     time.perf_counter = repeat(0.0).__next__
     with http_server() as url:
@@ -80,7 +80,7 @@ def typical(costs: Sequence[Cost]) -> Cost:
 
 
 async def metered(work: Callable[[], Awaitable[object]], times: int) -> Cost:
-    """What a piece of work costs that is done so many times."""
+    """The cost of a piece of work, repeated `times` times."""
     meter, costs = Meter(), list[Cost]()
     await work()
     meter.start()
@@ -218,7 +218,7 @@ def listening(log: Path) -> re.Match[str]:
 
 
 def problems(costs: Costs, limits: Costs, *, same_python: bool) -> list[str]:
-    """What is wrong with the costs, or with the limits; bytes are compared with the same Python only."""
+    """The problems of the costs, or of the limits; bytes are compared with the same Python only."""
     found = [f"{work}: it has no limit, or is not counted" for work in costs.keys() ^ limits.keys()]
     for work in costs.keys() & limits.keys():
         cost, limit = costs[work], limits[work]

@@ -1,4 +1,4 @@
-"""The tables of durable runs that are ours; those of DBOS are its own."""
+"""Our own tables of durable runs; the tables of DBOS are its own."""
 
 import asyncio
 import sqlite3

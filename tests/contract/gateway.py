@@ -1,4 +1,4 @@
-"""What the gateway answers to clients of both eras, over HTTP and stdio."""
+"""The gateway's answers to clients of both eras, over HTTP and stdio."""
 
 import json
 import sys

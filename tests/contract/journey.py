@@ -31,7 +31,7 @@ from tests.patience import PATIENCE, wait_until
 
 LIMITS = Path(__file__).with_name("journey.json")
 CALLS = 9
-"""How many calls of each journey count."""
+"""The number of counted calls in each journey."""
 
 Files: TypeAlias = frozenset[str]
 

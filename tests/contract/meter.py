@@ -1,9 +1,9 @@
 """A meter of two counts, for everything that a thread does.
 
 calls
-    Python functions that start, if they are toolbus's own or if toolbus's code calls them directly. What
-    other packages call among themselves is left out, so the count hardly depends on the versions of Python
-    and of our dependencies. A feature that only calls a library still shows.
+    Python functions that start, if they are toolbus's own or if toolbus's code calls them directly. Calls
+    among other packages are left out, so the count hardly depends on the versions of Python and of our
+    dependencies. A feature that only calls a library still shows.
 bytes
     Memory that is allocated, even if it is freed soon: traced memory is read whenever a function starts or
     returns, and every rise is added up. This covers the whole process. It includes about 100 bytes for each
@@ -25,13 +25,13 @@ COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
 
 
 class Cost(NamedTuple):
-    """What some work costs."""
+    """The cost of some work."""
 
     calls: float
     bytes: float
 
     def since(self, before: "Cost", times: int = 1) -> "Cost":
-        """What each of so many pieces of work has cost since then."""
+        """The cost of each of `times` pieces of work since then."""
         return Cost((self.calls - before.calls) / times, (self.bytes - before.bytes) / times)
 
 

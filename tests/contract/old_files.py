@@ -1,7 +1,7 @@
 """Files of an earlier toolbus, in `old/`, and what commands read from them.
 
-They were written in November 2026; never write them anew, because users have such files. All secrets in them
-are fake. `FILE` stands for the path of the config and `CONFIG` for its SHA-256, databases are SQL.
+They were written in November 2026; never rewrite them, because users have such files. All secrets in them are
+fake. `FILE` stands for the path of the config and `CONFIG` for its SHA-256, databases are SQL.
 """
 
 import json
@@ -40,7 +40,7 @@ CHANGING = ("elapsed_ms",)
 
 
 def recorded() -> dict[str, Any]:
-    """What each command reads from the old files: whole documents, not only their shape."""
+    """The output of each command for the old files: whole documents, not only their shape."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "home" / "work"
         restore(folder)

@@ -77,7 +77,7 @@ OF_OTHER_ERA = {
 
 
 def answers(era: str, message: Message) -> list[Message]:
-    """What it sends for a message: progress, then the answer; nothing for what hangs."""
+    """Its response to a message: progress, then the answer; nothing for calls that hang."""
     method = message.get("method")
     params: Message = message.get("params") or {}
     if "id" not in message or method is None:

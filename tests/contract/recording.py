@@ -29,7 +29,7 @@ def write(part: str, entries: Entries) -> None:
 
 
 def difference(part: str, entries: Entries) -> str:
-    """How the entries differ from the recording, as a diff with advice; empty if they do not."""
+    """The difference of the entries from the recording, as a diff with advice; empty if there is none."""
     file = file_of(part)
     recorded = file.read_text(encoding="utf-8") if file.exists() else ""
     found = difflib.unified_diff(

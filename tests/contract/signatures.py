@@ -1,8 +1,8 @@
 """Public names and signatures, as the source writes them.
 
 Nothing is imported, so neither the version of Python nor an installed framework matters. A class that is not
-public but can be reached, such as the type of `bus.scripts`, is recorded under the place where it is reached:
-its own name and module may change.
+public but can be reached, such as the type of `bus.scripts`, is recorded under the place where it is reached.
+Its own name and module may change.
 """
 
 import ast
@@ -28,7 +28,7 @@ def recorded() -> dict[str, str]:
 
 
 class Signatures:
-    """The signatures so far, and what is still to be recorded."""
+    """The signatures so far, and the types still to be recorded."""
 
     def __init__(self) -> None:
         self.recorded: dict[str, str] = {}
@@ -80,7 +80,7 @@ class Signatures:
                 )
 
     def _own_and_hidden(self, definition: Definition) -> list[Definition]:
-        """A class and those of its bases that are not public: users see their members as its own."""
+        """A class and its bases that are not public: users see their members as its own."""
         found = [definition]
         assert isinstance(definition.node, ast.ClassDef)
         for base in definition.node.bases:
@@ -141,11 +141,11 @@ class Signatures:
         return "" if value is None else f" = {self._type(path, module, value, is_given=True)}"
 
     def _type(self, path: str, module: str, node: ast.expr, *, is_given: bool = False) -> str:
-        """A type as written, with what is not public spelled out or replaced by its place."""
+        """A type as written, with private types spelled out or replaced by their place."""
         return ast.unparse(_Spelled(self, path, module, is_given).visit(_copied(node)))
 
     def spelled(self, path: str, module: str, name: str, is_given: bool) -> ast.expr | None:
-        """What to write instead of a name; None to keep it."""
+        """The replacement for a name; None to keep it."""
         definition = definition_of(module, name)
         if definition is None or self._is_public(definition):
             return None
@@ -219,7 +219,7 @@ NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], 
 
 
 def _source_of(module: str, nodes: tuple[ast.stmt, ...]) -> tuple[str, tuple[ast.stmt, ...]]:
-    """What a derived method or property stands for, and the module of its types; others as they are."""
+    """The target of a derived method or property, and the module of its types; others as they are."""
     match nodes:
         case (
             ast.Assign(value=ast.Call(func=ast.Name(id="waiting" | "same"), args=[ast.Attribute() as of])),

@@ -95,7 +95,7 @@ def module_of(name: str) -> Module | None:
 
 @cache
 def definition_of(module: str, name: str) -> Definition | None:
-    """What a name in a module stands for, through all imports; None if toolbus does not define it."""
+    """The definition of a name in a module, through all imports; None if toolbus does not define it."""
     found = module_of(module)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def definition_of(module: str, name: str) -> Definition | None:
 
 
 def public_names(module: str) -> list[str]:
-    """The names of `__all__`, or else those without an underscore that a module defines or passes on."""
+    """The names of `__all__`, or else all names without an underscore that a module defines or re-exports."""
     found = module_of(module)
     assert found is not None, f"there is no module {module}"
     match found.defined.get("__all__"):

@@ -1,4 +1,4 @@
-"""What outsiders rely on is as recorded."""
+"""Everything that outsiders rely on is as recorded."""
 
 import json
 import re

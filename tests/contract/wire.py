@@ -1,4 +1,4 @@
-"""What toolbus sends to servers, step by step: over stdio and HTTP, in both eras."""
+"""Toolbus's messages to servers, step by step: over stdio and HTTP, in both eras."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ LATE = {
     ("http legacy", "1 connect and list"): "GET /mcp",
     ("http legacy", "close"): "DELETE /mcp",
 }
-"""What a step sends without waiting for the answer."""
+"""The message that a step sends without waiting for the answer."""
 
 
 def recorded() -> dict[str, Any]:
@@ -97,7 +97,7 @@ async def _over_http(era: str) -> dict[str, Sent]:
 
 
 async def _stepwise(place: str, entry: dict[str, Any], sent: Callable[[], Sent]) -> dict[str, Sent]:
-    """What was sent in each step, in any order; a call marks the end of each."""
+    """The messages sent in each step, in any order; a call marks the end of each."""
     found: dict[str, Sent] = {}
     seen = 0
 
@@ -156,7 +156,7 @@ def _http(request: Request) -> dict[str, Any]:
 
 
 def normal(message: Any) -> Any:
-    """A message without what differs from run to run."""
+    """A message without parts that differ from run to run."""
     if isinstance(message, dict):
         fixed = {"id": "ID", "requestId": "ID", "progressToken": "TOKEN", "seconds": "SECONDS"}
         return {key: fixed.get(key) or normal(message[key]) for key in sorted(message)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any JSON

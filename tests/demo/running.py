@@ -1,4 +1,4 @@
-"""How the tests start a demo server: as an entry of a config, or as a process that they end themselves."""
+"""The starts of demo servers in tests: as an entry of a config, or as a process that the tests end."""
 
 import json
 import select
@@ -25,7 +25,7 @@ in_two_places = pytest.mark.parametrize(("transport", "era"), PLACES[::3], ids=m
 
 
 def arguments(name: str, *more: str) -> list[str]:
-    """What Python is called with to run this server."""
+    """The arguments for Python to run this server."""
     return ["-m", f"toolbus.demo.{name}", *more]
 
 

@@ -104,7 +104,7 @@ def test_an_image_is_built_without_secrets_and_without_what_is_large() -> None:
 
 
 def test_calls_have_time_to_end() -> None:
-    """Docker, systemd and the balancer wait for longer than the gateway does."""
+    """Docker, systemd and the load balancer wait for longer than the gateway does."""
     serve = load_config({"servers": own_config()["servers"], "serve": own_config()["serve"]}).serve
     assert serve is not None
     notice = own_config()["store"]["notice"]
@@ -139,7 +139,7 @@ def test_haproxy_takes_its_config() -> None:
 
 @needs_systemd
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """With a program that is there: the unit's own is in /opt."""
+    """The test uses an existing program: the unit's own is in /opt."""
     unit = tmp_path / "toolbus.service"
     unit.write_text((DEPLOY / "toolbus.service").read_text().replace("/opt/toolbus/bin/toolbus", TOOLBUS))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
@@ -246,7 +246,7 @@ def _free_port() -> int:
 
 @contextmanager
 def balancer(folder: Path, ports: list[int]) -> Generator[str]:
-    """HAProxy with the file in deploy/, its names and ports replaced by those of this machine."""
+    """HAProxy with the file in deploy/, its names and ports replaced by local ones."""
     text, own = (DEPLOY / "haproxy.cfg").read_text(), _free_port()
     for name, port in zip(GATEWAYS, ports, strict=True):
         text = text.replace(f"{name}:7400", f"127.0.0.1:{port}")
@@ -293,7 +293,7 @@ async def test_three_gateways_serve_behind_the_balancer(tmp_path: Path) -> None:
 
 
 async def _until_served(http: httpx2.AsyncClient, url: str, content: bytes, headers: dict[str, str]) -> None:
-    """Wait until the balancer has found a gateway that is ready."""
+    """Wait until the load balancer has found a gateway that is ready."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(httpx2.ConnectError):

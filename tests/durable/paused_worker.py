@@ -14,7 +14,7 @@ from toolbus.agent.durable import Durable, lease
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Two calls, and what came of them."""
+    """Two calls, and their outcome."""
     parts = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
     if len(parts) < 2:
         return ModelResponse([ToolCallPart("hold", {}, tool_call_id=f"call_{len(parts)}")])

@@ -1,4 +1,4 @@
-"""What the tests of durable runs share: short settings, a server whose effects count, bounded waits."""
+"""Shared parts of the tests of durable runs: short settings, a server with counted effects, bounded waits."""
 
 import asyncio
 from collections.abc import Callable

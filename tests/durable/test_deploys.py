@@ -206,7 +206,7 @@ async def test_a_program_that_only_waits_executes_runs(store: str, tmp_path: Pat
 
 
 def test_each_hand_over_leaves_fewer_tools_missing() -> None:
-    """So a run is never handed back and forth, whatever workers have."""
+    """So a run is never handed back and forth, with any distribution of tools."""
     chosen = random.Random(41)
     names = [f"tool-{number}" for number in range(6)]
 

@@ -233,7 +233,7 @@ class _Touch:
 
 
 async def test_a_pickle_in_the_store_is_not_read(tmp_path: Path) -> None:
-    """Whoever can write to the store starts runs and answers for people, but runs no code in the workers."""
+    """A writer to the store can start runs and answer for people, but runs no code in the workers."""
     touched, own = tmp_path / "touched", settings(tmp_path)
     pickled = base64.b64encode(pickle.dumps(_Touch(touched))).decode()
     reading = Runs(own)

@@ -1,4 +1,4 @@
-"""Tools that change while a run lasts: a call of one waits for a person, and what was recorded stays."""
+"""Tools that change while a run lasts: a call of one waits for a person, and recorded results stay."""
 
 import asyncio
 from pathlib import Path

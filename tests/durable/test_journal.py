@@ -1,4 +1,4 @@
-"""What a run records, what follows from its records, and calls that are made at the same time."""
+"""The records of a run, the use of its records, and concurrent calls."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def following(*replies: Callable[[list[str]], ModelResponse]) -> FunctionModel:
 
 
 def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    """What all calls returned."""
+    """The results of all calls."""
     requests = [message for message in messages if isinstance(message, ModelRequest)]
     return [part for one in requests for part in one.parts if isinstance(part, ToolReturnPart)]
 
@@ -156,7 +156,7 @@ async def test_of_calls_that_were_made_together_only_those_without_a_result_are_
 
 
 async def test_questions_of_calls_that_are_made_together_are_put_one_by_one(tmp_path: Path) -> None:
-    """Also if another worker continues in the middle of them."""
+    """This works even if another worker continues in the middle of them."""
     books = [("inn_book", {"guest": guest}) for guest in ("Ann", "Bob")]
     servers = {"inn": {"server": asking(), "repeatable": ["book"]}}
     when = Answer(action="accept", content={"date": "2027-01-31", "seats": 3})
@@ -176,7 +176,7 @@ async def test_questions_of_calls_that_are_made_together_are_put_one_by_one(tmp_
 
 
 class Flight(BaseModel):
-    """What a run returns."""
+    """The output of a run."""
 
     number: str
     seats: int

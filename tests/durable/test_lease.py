@@ -1,4 +1,4 @@
-"""Who is dead: decided without a clock."""
+"""The death of a worker: decided without a clock."""
 
 import os
 import sqlite3

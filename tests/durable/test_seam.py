@@ -1,4 +1,4 @@
-"""What toolbus relies on in DBOS beyond its documented interface."""
+"""The parts of DBOS that toolbus relies on beyond its documented interface."""
 
 # pyright: reportPrivateUsage=false
 

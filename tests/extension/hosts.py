@@ -1,4 +1,4 @@
-"""What a host brings: a context, a manifest, and the way in which its agent runs a tool."""
+"""The parts of a host: a context, a manifest, and its agent's way to run a tool."""
 
 import json
 from collections.abc import Mapping
@@ -65,13 +65,13 @@ async def initialized(
 
 
 async def run(extension: McpBridgeExtension, name: str, /, **arguments: Any) -> Any:
-    """What the agent is told when it calls the tool of that name."""
+    """The text that the agent gets when it calls the tool of that name."""
     [tool] = [tool for tool in extension.get_tools() if tool.name == name]
     return await invoked(tool, **arguments)
 
 
 async def invoked(tool: FunctionTool, /, **arguments: Any) -> Any:
-    """What the agent is told when it calls the tool."""
+    """The text that the agent gets when it calls the tool."""
     text = json.dumps(arguments)
     context = ToolContext[None](None, tool_name=tool.name, tool_call_id="call_1", tool_arguments=text)
     return await tool.on_invoke_tool(context, text)

@@ -1,4 +1,4 @@
-"""The host's event bus hears of every call, in whichever way it listens."""
+"""The host's event bus hears of every call, with any kind of listener."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A manifest is read as written; what is wrong with it is told with file, server and key."""
+"""A manifest is read as written; mistakes in it are reported with file, server and key."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 @runtime_checkable
 class ToolPort(Protocol):
-    """What a bot expects of a tool."""
+    """A tool as a bot expects it."""
 
     @property
     def name(self) -> str: ...

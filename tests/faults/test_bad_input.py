@@ -1,4 +1,4 @@
-"""What users get wrong: each has one clear line, and breaks nothing else."""
+"""Mistakes of users: each has one clear line, and breaks nothing else."""
 
 import asyncio
 import socket

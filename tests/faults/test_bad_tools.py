@@ -1,4 +1,4 @@
-"""One bad tool costs that tool only: at the start and later, whoever stumbles over it."""
+"""One bad tool costs that tool only, at the start and later, in every part of toolbus."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A link that is lost comes back by itself, and no call is made twice that must not be."""
+"""A lost link comes back by itself, and a call is never repeated unless that is safe."""
 
 import asyncio
 import os

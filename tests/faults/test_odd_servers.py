@@ -1,4 +1,4 @@
-"""Servers that do odd things: what can be kept is kept, and what cannot is said."""
+"""Servers that do odd things: usable parts are kept, and the rest is reported."""
 
 import asyncio
 import json

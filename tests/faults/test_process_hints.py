@@ -28,7 +28,7 @@ PASS_IT = (
 
 
 async def error_of(config: dict[str, Any] | Path) -> str:
-    """Why the server 'a' is down."""
+    """The reason why the server 'a' is down."""
     async with Toolbus(config) as bus:
         return bus.servers["a"].error or "it is up"
 

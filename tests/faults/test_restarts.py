@@ -72,7 +72,7 @@ def process_place(folder: Path) -> Place:
 
 
 def starts(folder: Path) -> int:
-    """How often the process was started."""
+    """The number of times that the process was started."""
     return len((folder / "starts").read_text().split())
 
 

@@ -14,12 +14,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Reply(NamedTuple):
-    """What the web server answers to every request for one path."""
+    """The web server's answer to every request for one path."""
 
     status: int
     kind: str = ""
     body: bytes = b""
     location: str = ""
+    challenge: str = ""
 
 
 PAGE = b"<!doctype html><title>Sign in</title>"
@@ -30,6 +31,12 @@ REPLIES = {
     "/nothing": Reply(204),
     "/400": Reply(400),
     "/refusal": Reply(400, "application/json", b'{"error": {"code": -32000, "message": "no tenant"}}'),
+    "/expired": Reply(
+        403, "application/json", b'{"error": "invalid", "error_description": "a trial\\nended"}'
+    ),
+    "/scope": Reply(403, challenge='Bearer error="insufficient", error_description="needs \\"write\\""'),
+    "/detail": Reply(401, "application/json", b'{"detail": "the key sk-s3cr3t is unknown"}'),
+    "/phrase": Reply(400, "application/json", b'{"error": "Bad Request", "error_description": 1}'),
     "/404": Reply(404, "text/html", PAGE),
     "/405": Reply(405),
     "/429": Reply(429),
@@ -66,7 +73,11 @@ class Answer(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length") or 0))
         reply = REPLIES[self.path.partition("?")[0]]
         self.send_response(reply.status)
-        for name, value in (("content-type", reply.kind), ("location", reply.location)):
+        for name, value in (
+            ("content-type", reply.kind),
+            ("location", reply.location),
+            ("www-authenticate", reply.challenge),
+        ):
             if value:
                 self.send_header(name, value)
         self.send_header("content-length", str(len(reply.body)))
@@ -112,6 +123,25 @@ async def test_a_redirect_that_turns_a_message_into_a_visit_is_taken_for_a_login
     assert posted.cause == f"HTTP 302 redirects to {origin}/page, which is not followed"
     assert posted.hint == LOGIN
     assert (await failure(url=f"{origin}/signin", transport="sse")).hint == WEBSITE
+
+
+REASONS = {
+    "/expired": "HTTP 403 Forbidden: a trial ended",
+    "/scope": 'HTTP 403 Forbidden: needs "write"',
+    "/detail": "HTTP 401 Unauthorized: the key *** is unknown",
+    "/phrase": "HTTP 400 Bad Request",
+}
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("path", REASONS)
+async def test_the_reason_in_the_body_or_the_challenge_of_a_refusal_is_shown(
+    origin: str, path: str, transport: str
+) -> None:
+    error = await failure(url=f"{origin}{path}", transport=transport, headers={"X-Key": "sk-s3cr3t"})
+    assert error.cause == REASONS[path]
+    assert error.problem == f"{error.phase} failed: {REASONS[path]}; {error.hint}"
+    assert error.hint
 
 
 async def test_the_reason_that_a_server_gives_beside_the_status_is_kept(origin: str) -> None:

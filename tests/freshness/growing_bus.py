@@ -66,7 +66,7 @@ def text_of(result: ToolResult) -> str:
 
 
 async def counts(view: View, server: str = "g") -> JSON:
-    """How often each method of the server was called."""
+    """The number of calls of each method of the server."""
     return json.loads(text_of(await view.call(f"{server}_counts")))
 
 

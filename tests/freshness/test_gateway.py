@@ -1,4 +1,4 @@
-"""What the gateway says about the freshness of its lists and reads, and what its clients learn of changes."""
+"""The gateway's hints about the freshness of its lists and reads, and its notifications about changes."""
 
 from typing import Any
 

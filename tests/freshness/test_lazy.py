@@ -36,7 +36,7 @@ class Shop:
         self.offer(read={"readOnlyHint": True})
 
     def offer(self, **tools: dict[str, Any]) -> None:
-        """What the server offers when it is next started."""
+        """Set the tools that the server offers after its next start."""
         listed = [
             {"name": name, "inputSchema": {"type": "object"}, "annotations": hints}
             for name, hints in tools.items()
@@ -154,7 +154,7 @@ async def test_a_policy_decides_by_what_the_server_says_now(tmp_path: Path) -> N
 async def test_a_view_without_destructive_tools_does_not_call_one_that_became_destructive(
     tmp_path: Path,
 ) -> None:
-    """The patterns of a view are about what the server says now, too."""
+    """The patterns of a view also apply to the server's current annotations."""
     shop = Shop(tmp_path, exclude=[{"destructiveHint": True}])
     await known(shop)
     shop.offer(read={"destructiveHint": True})

@@ -1,4 +1,4 @@
-"""What servers allow to be kept of a read is kept: for whom they say, and no longer than they say."""
+"""Reads are cached as servers allow: for their users, and no longer than allowed."""
 
 import json
 from collections import Counter

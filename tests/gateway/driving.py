@@ -28,7 +28,7 @@ FORWARDS = Interactions(_routing=QuestionRouting(forwards=True))
 Era = Literal["modern", "legacy"]
 JSON = dict[str, Any]
 Answers = dict[str, Callable[[JSON], JSON]]
-"""What a client answers, by method."""
+"""The answers of a client, by method."""
 
 MODERN_CAPABILITIES: JSON = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 LEGACY_CAPABILITIES: JSON = {
@@ -70,10 +70,10 @@ class Client(Protocol):
     """A client of either era."""
 
     heard: Heard
-    """What came on the streams of its requests."""
+    """The messages on the streams of its requests."""
     answers: Answers
     asked: list[tuple[str, JSON]]
-    """What it was asked."""
+    """The questions that it was asked."""
 
     async def request(self, method: str, params: JSON | None = None, meta: JSON | None = None) -> JSON: ...
 

@@ -73,7 +73,7 @@ class Memory(EventStore):
 
 
 class Everything:
-    """The handlers of one server, which share what can change."""
+    """The handlers of one server, with their shared state."""
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
@@ -232,7 +232,7 @@ def _is_legacy(ctx: Context) -> bool:
 
 
 class _Announcing(Server[Any]):
-    """Declares that its lists can change in the legacy era as well, over every transport."""
+    """Declares that its lists can change, in the legacy era and over every transport."""
 
     def create_initialization_options(self, *given: Any, **named: Any) -> InitializationOptions:
         changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)

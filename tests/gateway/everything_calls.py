@@ -1,4 +1,4 @@
-"""A request as the everything servers see it: JSON in, JSON or questions out, whatever the SDK and the era.
+"""A request as the everything servers see it: JSON in, JSON or questions out, for any SDK and era.
 
 Uses the standard library only, because one of the servers runs on version 1 of the SDK.
 """
@@ -21,21 +21,21 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What the client has to answer before there is a result."""
+    """The questions that the client has to answer before there is a result."""
 
     requests: dict[str, Json]
     state: str = ""
 
 
 class Wire(Protocol):
-    """What a server can send while it works on a request."""
+    """The messages that a server can send while it works on a request."""
 
     async def log(self, text: str) -> None:
         """A log message at level info."""
         ...
 
     async def progress(self, done: int, total: int) -> None:
-        """How far the work is, if the client asked for it."""
+        """Report the progress of the work, if the client asked for it."""
         ...
 
     async def changed(self, kind: str) -> None:
@@ -58,7 +58,7 @@ class Call:
     wire: Wire
     arguments: Json = field(default_factory=dict[str, Any])
     answers: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Of this round only."""
+    """The answers of this round only."""
     state: str = ""
     """The state of the questions that were answered."""
     declared: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What the everything servers offer besides tools: prompts, resources, completions, as plain JSON."""
+"""The offers of the everything servers besides tools: prompts, resources, completions, as plain JSON."""
 
 import base64
 import json

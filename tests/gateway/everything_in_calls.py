@@ -17,7 +17,7 @@ LEGACY_ONLY = ("test_sampling", "test_elicitation")
 
 
 class InCalls(plain.Everything):
-    """Refuses what needs a question in a modern call."""
+    """Refuses questions in a modern call."""
 
     async def call_tool(self, ctx: plain.Context, params: types.CallToolRequestParams) -> Any:
         """Run a tool, or say that nobody can be asked."""

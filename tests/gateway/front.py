@@ -30,7 +30,7 @@ from tests.inside.gateway import (
 from tests.patience import PATIENCE
 
 OLDER = "2025-06-18"
-"""Clients before 2025-11-25 get what is answered within 15 s as JSON; later ones a stream after 0.05 s."""
+"""Clients before 2025-11-25 get answers within 15 s as JSON; later ones a stream after 0.05 s."""
 PREFIX = "io.modelcontextprotocol/"
 BOTH = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 META: JSON = {
@@ -42,7 +42,7 @@ META: JSON = {
 
 @dataclass
 class Gates:
-    """What the tools of the server behind wait for, and what became of them."""
+    """The gates that the tools of the server behind wait for, and their outcomes."""
 
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -128,7 +128,7 @@ class Front:
         return LegacySession(self, response.headers["mcp-session-id"], version)
 
     async def raw(self, data: bytes) -> bytes:
-        """What comes back for these bytes, until the front closes the connection."""
+        """The response to these bytes, until the front closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(data)

@@ -57,7 +57,7 @@ class Announcing(Server[Any, Any]):
 
 
 class LegacyEverything:
-    """The handlers of one server, which share what can change."""
+    """The handlers of one server, with their shared state."""
 
     def __init__(self) -> None:
         self.server = Announcing("legacy-everything", "1.0", "Everything a server could do.")
@@ -170,7 +170,7 @@ class LegacyEverything:
 
 
 class Wire:
-    """What can be sent in the middle of a call."""
+    """Messages that can be sent in the middle of a call."""
 
     def __init__(self, everything: LegacyEverything, context: Any) -> None:
         self._everything = everything

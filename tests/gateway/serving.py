@@ -65,7 +65,7 @@ def written_config(folder: Path, servers: Mapping[str, Config]) -> Path:
 
 
 def stdio_command(config: Path) -> list[str]:
-    """What an editor starts; with a home of its own, which a client does not pass on."""
+    """The command that an editor starts; with a home of its own, which a client does not forward."""
     home = environment(config.parent, TOOLBUS_TRUST="1")
     shown = [f"{name}={value}" for name, value in home.items() if name != "PATH"]
     return [

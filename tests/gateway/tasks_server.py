@@ -35,7 +35,7 @@ POLL = 100
 
 
 class TaskParams(types.RequestParams):
-    """What is asked about a task."""
+    """The parameters of requests about a task."""
 
     task_id: str
     input_responses: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -85,7 +85,7 @@ class Task:
             self._finish("cancelled")
 
     def summary(self) -> Json:
-        """What is known at once: no result, no questions."""
+        """The immediate facts: no result, no questions."""
         status = "input_required" if self._asked else "working"
         return {
             "taskId": self.id,
@@ -134,7 +134,7 @@ class Tasks:
         return {"resultType": "task", **task.summary()}
 
     async def get(self, ctx: Context, params: TaskParams) -> Json:
-        """How a task is."""
+        """The state of a task."""
         return {"resultType": "complete", **self._task(ctx, params).details()}
 
     async def update(self, ctx: Context, params: TaskParams) -> Json:
@@ -158,7 +158,7 @@ class Tasks:
 
 
 async def _at_once(ctx: Context, work: Work, arguments: Json, answers: Mapping[str, Json]) -> Json:
-    """The result, or what has to be answered first."""
+    """The result, or the questions to answer first."""
 
     async def ask(requests: dict[str, Json]) -> Mapping[str, Json]:
         if missing := {key: request for key, request in requests.items() if key not in answers}:

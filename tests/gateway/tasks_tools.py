@@ -1,4 +1,4 @@
-"""Tools that can become tasks, whatever the SDK and the era: the work, with a way to ask meanwhile."""
+"""Tools that can become tasks, for any SDK and era: the work, with a way to ask meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -81,7 +81,7 @@ async def test_a_worker_leaves_connections_to_one_that_has_fewer() -> None:
 
 
 class Noted(ConnectionCounts):
-    """Remembers what was noted."""
+    """Remembers the noted counts."""
 
     def __init__(self) -> None:
         self.noted: list[int] = []

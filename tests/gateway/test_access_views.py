@@ -1,4 +1,4 @@
-"""What a client gets: the view of its key or token, for its user. Nothing else exists for it."""
+"""The view of a client: by its key or token, for its user. Nothing else exists for it."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ async def test_a_view_of_servers_with_rules() -> None:
 
 
 async def test_another_session_of_the_same_client() -> None:
-    """It gets no other quota, also with connections of its own."""
+    """It gets no other quota, even with connections of its own."""
     rules = [{"tools": "day/add", "do": "allow", "per_minute": 1}, {"do": "deny"}]
     async with bus_of() as bus:
         views = Views(bus, settings(views={"all": {"policy": rules}}))

@@ -1,4 +1,4 @@
-"""Whom the gateway lets in: hosts and origins, proxies, keys and views, and who has to wait."""
+"""Admission to the gateway: hosts and origins, proxies, keys and views, and waiting times."""
 
 import logging
 from dataclasses import replace
@@ -21,6 +21,7 @@ from tests.inside.gateway import (
     Keys,
     Principal,
     Refusal,
+    RequestRate,
     Throttle,
     access_of,
     file_keys,
@@ -233,7 +234,7 @@ async def test_whoever_guesses_has_to_wait_longer_each_time(door: Door) -> None:
 
 
 async def test_guessing_from_the_address_of_somebody_who_is_let_in(door: Door) -> None:
-    """Who was let in before is not locked out by a neighbor."""
+    """A client that was admitted before is not locked out by a neighbor."""
     known, late = door.key("known"), door.key("late")
     assert isinstance(await door.access.admit(request(known, **NAMED)), Principal)
     for _ in range(FREE):
@@ -251,11 +252,15 @@ async def test_asking_without_a_key_is_not_guessing(door: Door) -> None:
 
 
 def test_guessing_from_very_many_addresses() -> None:
-    """What is remembered of them is bounded, and a network of IPv6 counts as one address."""
+    """The memory for them is bounded, and a network of IPv6 is treated as one address."""
     throttle = Throttle(Clock())
     for number in range(MAX_ADDRESSES + 100):
         throttle.refused(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
     assert len(throttle) == MAX_ADDRESSES
+    rate = RequestRate(2, Clock())
+    for number in range(MAX_ADDRESSES + 100):
+        assert rate.wait(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}") == 0
+    assert len(rate) == MAX_ADDRESSES
     for number in range(FREE):
         throttle.refused(f"2001:db8::{number:x}")
     assert throttle.wait("2001:db8::ffff:1") > 0
@@ -314,7 +319,7 @@ async def test_a_principal_is_current_until_its_key_is_revoked(door: Door) -> No
 
 
 async def test_who_would_not_be_let_in_is_not_current(door: Door) -> None:
-    """Whoever comes from a replica with another config: without a key, with one of its own, with a token."""
+    """Clients may come from a replica with another config: without a key, with their own, with a token."""
     ann = await door.access.admit(request(door.key("ann"), **NAMED))
     assert isinstance(ann, Principal)
     bob = Principal(kind="subject", name="bob", issuer="https://example.com")
@@ -332,3 +337,18 @@ def test_keys_need_a_config_file() -> None:
     config = load_config({"servers": {}, "serve": {"auth": {"keys": True}}})
     with pytest.raises(ConfigError, match=r"serve.auth.keys: keys belong to a config file; save the config"):
         access_of(config)
+
+
+def test_an_address_may_ask_so_often_in_a_minute() -> None:
+    """One that waits as long as it is told may ask again; others are not concerned."""
+    clock = Clock()
+    rate = RequestRate(60, clock)
+    assert [rate.wait("10.0.0.1") for _ in range(60)] == [0.0] * 60
+    assert rate.wait("10.0.0.1") == pytest.approx(1.0)
+    assert rate.wait("10.0.0.2") == rate.wait("2001:db8::1") == 0
+    clock.pass_(1)
+    assert rate.wait("10.0.0.1") == 0
+    assert rate.wait("10.0.0.1") > 0
+    clock.pass_(3600)
+    assert [rate.wait("10.0.0.1") for _ in range(60)] == [0.0] * 60
+    assert rate.wait("10.0.0.1") > 0

@@ -35,7 +35,7 @@ def program(name: str, script: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def fronts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
-    """What an agent connects to: a command, and a URL."""
+    """The fronts that an agent connects to: a command, and a URL."""
     folder = tmp_path_factory.mktemp("agents")
     config = folder / "toolbus.yaml"
     servers = {name: {**one, "command": warm.python()} for name, one in SERVERS.items()}
@@ -45,7 +45,7 @@ def fronts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[
 
 
 def ran(words: list[str], home: Path) -> str:
-    """What a command prints, in a home of its own."""
+    """The output of a command, in a home of its own."""
     env = {"HOME": str(home), "PATH": f"{Path(NODE).parent}:/usr/bin:/bin", "NO_COLOR": "1"}
     done = subprocess.run(
         words, cwd=home, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -55,7 +55,7 @@ def ran(words: list[str], home: Path) -> str:
 
 
 def gemini(home: Path, fronts: dict[str, list[str]]) -> dict[str, str]:
-    """What `gemini mcp list` reports, which connects and pings."""
+    """The report of `gemini mcp list`, which connects and pings."""
     command = program("gemini", "@google/gemini-cli/bundle/gemini.js")
     settings = home / ".gemini"
     settings.mkdir()
@@ -69,7 +69,7 @@ def gemini(home: Path, fronts: dict[str, list[str]]) -> dict[str, str]:
 
 
 def claude(home: Path, fronts: dict[str, list[str]]) -> dict[str, str]:
-    """What `claude mcp list` reports, which connects."""
+    """The report of `claude mcp list`, which connects."""
     command = program("claude", "@anthropic-ai/claude-code/cli-wrapper.cjs")
     add = [*command, "mcp", "add", "--scope", "user"]
     ran([*add, "pipe", "--", *fronts["pipe"]], home)
@@ -84,7 +84,7 @@ def states(said: str) -> dict[str, str]:
 
 
 def codex(home: Path, fronts: dict[str, list[str]]) -> dict[str, str]:
-    """What the app server of Codex reports; `codex mcp list` only shows the config."""
+    """The report of Codex's app server; `codex mcp list` only shows the config."""
     command = program("codex", "@openai/codex/bin/codex.js")
     (home / ".codex").mkdir()
     pipe = f"command = {json.dumps(fronts['pipe'][0])}\nargs = {json.dumps(fronts['pipe'][1:])}"

@@ -169,7 +169,7 @@ async def test_the_metrics_show_what_waits() -> None:
 
 
 async def test_one_user_leaves_room_for_the_requests_of_others() -> None:
-    """However many requests of one user are in flight, and whatever they are."""
+    """This applies to any number and kind of requests in flight of one user."""
     gates = Gates()
     config = {"servers": {"noting": {"server": noting([], gates), "prefix": ""}}}
     async with front(HttpLimits(requests=40), Names(), config=config) as served:

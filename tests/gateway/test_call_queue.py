@@ -57,7 +57,7 @@ async def test_users_take_turns() -> None:
 
 
 async def test_a_server_that_hangs_leaves_room_for_others() -> None:
-    """Also for other calls of the very user whose calls hang."""
+    """There is even room for other calls of the user whose calls hang."""
     line = Line(per_user=4, per_server=2)
     hanging = await line.start("ann", "slow", calls=20)
     await ends(*await line.start("ann", "fast", calls=2))
@@ -79,7 +79,7 @@ async def test_a_user_who_is_at_the_limit_does_not_stop_others_behind() -> None:
 
 
 async def test_who_waits_most_is_refused_first() -> None:
-    """One alone gets half of the room to wait; whoever comes next finds some."""
+    """A single user gets half of the queue, so the next user always finds room."""
     line = Line(per_server=1, waiting=8)
     many = await line.start("many", calls=1000)
     refused = [task for task in many if task.done() and isinstance(task.exception(), Busy)]

@@ -27,7 +27,7 @@ DRAFT: dict[str, Any] = {
     },
     "additionalProperties": False,
 }
-"""What the draft says about the members that we send."""
+"""The draft's schema of the members that we send."""
 SERVERS: dict[str, Any] = {
     "notes": {"command": "python", "args": ["-m", "toolbus.demo.notes"], "env": {"TOKEN": "s3cr3t-of-notes"}},
     "my files": {"command": "python", "args": ["-m", "toolbus.demo.files", "."]},

@@ -1,4 +1,4 @@
-"""What a server may do in the middle of a call, between clients and servers of both eras."""
+"""Requests of a server in the middle of a call, between clients and servers of both eras."""
 
 import asyncio
 from typing import Any, get_args

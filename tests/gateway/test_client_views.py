@@ -1,4 +1,4 @@
-"""What principals and sessions get: views of the config, budgets, connections of their own."""
+"""The views of principals and sessions: views of the config, budgets, connections of their own."""
 
 import asyncio
 import os

@@ -58,7 +58,7 @@ class Places:
         self._urls: dict[str, str] = {}
 
     def target(self, front: str, back: str) -> list[str]:
-        """What a client connects to: a URL, or a command."""
+        """The target that a client connects to: a URL, or a command."""
         with keeping():
             if back not in self._configs:
                 folder = self._folder / back
@@ -79,7 +79,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 
 def printed(*words: str, folder: Path) -> Any:
-    """What a program prints as JSON."""
+    """The JSON output of a program."""
     env = {"NODE_MODULES": str(MODULES), "HOME": str(folder), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False, env=env)
     assert done.returncode == 0, done.stderr or done.stdout
@@ -87,7 +87,7 @@ def printed(*words: str, folder: Path) -> Any:
 
 
 def expected(era: str) -> dict[str, Any]:
-    """What every program prints."""
+    """The output of every program."""
     answer = '{"username": "ada", "email": "ada@example.org"}'
     return {
         "version": LEGACY if era == "legacy" else MODERN,

@@ -48,7 +48,7 @@ TASKS: dict[str, dict[str, str]] = {
 
 
 def excused(front: str, back: str) -> dict[str, dict[str, str]]:
-    """What may fail in a cell, with the reason."""
+    """The failures allowed in a cell, with the reasons."""
     is_modern_behind = back.startswith(("modern", "both"))
     return {} if front == LEGACY or is_modern_behind else WITH_LEGACY_BEHIND
 

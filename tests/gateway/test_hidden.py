@@ -1,4 +1,4 @@
-"""What is not in the view of a client does not exist for it: no answer names it, or what hides it."""
+"""Parts outside a client's view do not exist for it: no answer names them, or the rule that hides them."""
 
 import json
 from pathlib import Path

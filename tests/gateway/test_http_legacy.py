@@ -41,6 +41,9 @@ class Names:
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return f"http://127.0.0.1/mcp/{name}"
 
+    def address(self, facts: RequestFacts) -> str:
+        return facts.address
+
     def cors(self, facts: RequestFacts) -> dict[str, str]:
         return {}
 

@@ -1,4 +1,4 @@
-"""What hostile and broken clients can do to the HTTP front: every refusal, and that others notice nothing."""
+"""Attacks of hostile and broken clients on the HTTP front: every refusal, without effect on others."""
 
 import asyncio
 import logging
@@ -101,7 +101,7 @@ async def test_a_body_in_pieces_is_taken(caplog: pytest.LogCaptureFixture) -> No
     ],
 )
 async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """They are refused with 400, also where two servers would read them differently."""
+    """They are refused with 400, even where two servers would read them differently."""
     async with attacked(HttpLimits(), caplog, "malformed") as served:
         assert (await served.raw(data)).startswith(b"HTTP/1.1 400 ")
 
@@ -142,7 +142,7 @@ async def test_a_response_that_is_not_read(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_a_response_that_is_read_byte_by_byte(caplog: pytest.LogCaptureFixture) -> None:
-    """The same: what counts is that the connection has room again, not that a byte was taken."""
+    """This has the same effect: the connection must have room again, and a single byte is not enough."""
     async with attacked(HttpLimits(unread_seconds=0.5), caplog, "slow_reader") as served:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -162,7 +162,7 @@ async def test_a_response_that_is_read_byte_by_byte(caplog: pytest.LogCaptureFix
 
 
 async def test_a_stream_that_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
-    """What waits for it is bounded; then its connection is closed and the call cancelled."""
+    """Its queue is bounded; then its connection is closed and the call cancelled."""
     async with attacked(HttpLimits(backlog_bytes=1_000_000), caplog, "slow_reader") as served:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -218,7 +218,7 @@ async def test_more_requests_at_once_than_one_may_have(
 
 
 async def test_calls_of_connections_that_are_gone() -> None:
-    """A legacy call goes on without its connection, so it counts until it ends."""
+    """A legacy call goes on without its connection, so it occupies its slot until it ends."""
     async with front(HttpLimits(requests_per_principal=1)) as served:
         session = await served.opened()
         call = asyncio.create_task(session.call("wait"))

@@ -216,7 +216,7 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
 
 
 async def test_a_client_that_leaves_after_a_long_body_cancels_its_request() -> None:
-    """The body is longer than what is read before somebody takes it."""
+    """The body is longer than the buffer for an unread body."""
     params: JSON = {"name": "wait", "_meta": {"long": "x" * 300_000}}
     async with front() as served, asyncio.timeout(PATIENCE):
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)

@@ -40,6 +40,9 @@ class Closed:
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return f"http://127.0.0.1/mcp/{name}"
 
+    def address(self, facts: RequestFacts) -> str:
+        return facts.address
+
     def cors(self, facts: RequestFacts) -> dict[str, str]:
         return {"Access-Control-Allow-Origin": facts.headers["origin"]}
 
@@ -143,7 +146,7 @@ def test_the_name_of_a_server_cannot_forge_a_metric() -> None:
 
 
 async def test_who_is_not_let_in_learns_nothing() -> None:
-    """A stranger learns whether the gateway is ready, and not what is behind it."""
+    """A stranger learns whether the gateway is ready, and nothing about its servers."""
     async with front(access=Closed()) as served:
         base = served.url.removesuffix("/mcp")
         refused = await served.modern("tools/list")

@@ -77,7 +77,7 @@ async def test_a_key_says_who_holds_it(gateway: Gateway) -> None:
 
 
 async def test_a_key_that_was_never_made(gateway: Gateway) -> None:
-    """It is refused, and what is refused is not quoted."""
+    """It is refused, and the refusal does not quote it."""
     key, _ = gateway.stored.add("ann")
     for wrong in (key[:-1], f"{key}A", key.upper(), "tb_", "tb_ü\udcff"):
         assert gateway.reason(wrong) == "unknown key"

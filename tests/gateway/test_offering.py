@@ -1,4 +1,4 @@
-"""What a gateway offers: discovery, lists and calls, for clients of both eras."""
+"""The offers of a gateway: discovery, lists and calls, for clients of both eras."""
 
 import asyncio
 from typing import Any

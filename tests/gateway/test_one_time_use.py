@@ -1,4 +1,4 @@
-"""An approval that a client carries counts for one call, also after a restart."""
+"""An approval that a client carries is used for one call, even after a restart."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whatever a server sends before its answer is there before the answer: logs and progress, in order."""
+"""Messages before an answer arrive before the answer: logs and progress, in order."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def bursting(kind: str, folder: Path) -> Generator[Config]:
 
 
 def heard(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """What a client got, in short."""
+    """The messages of a client, in short."""
     found: list[tuple[str, Any]] = []
     for message in messages:
         params: dict[str, Any] = message.get("params", {})
@@ -88,7 +88,7 @@ class PipeClient:
         self._is_modern = era == "modern"
 
     async def call(self, times: int = 1, **arguments: Any) -> list[dict[str, Any]]:
-        """All that comes until so many calls, made at the same time, are answered."""
+        """All messages until `times` concurrent calls are answered."""
         params = {"name": "burst", "arguments": arguments, "_meta": {**LEVEL, "progressToken": "t"}}
         if not self._is_modern:
             params["_meta"] = {"progressToken": "t"}

@@ -1,4 +1,4 @@
-"""What a modern client carries from round to round is of use to nobody else, and for nothing else."""
+"""A modern client's state between rounds is useless for anybody and anything else."""
 
 import asyncio
 from typing import Any

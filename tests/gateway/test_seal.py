@@ -1,4 +1,4 @@
-"""Values that clients carry: of use only to whom they were given, for what, and until when."""
+"""Values that clients carry: usable only by their owner, for their purpose, until they expire."""
 
 import os
 import stat

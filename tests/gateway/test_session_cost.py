@@ -29,7 +29,7 @@ def _servers(**more: Any) -> dict[str, Any]:
     ],
 )
 async def test_a_thousand_idle_sessions(per_session: bool, include: str | None) -> None:
-    """A session that has called nothing of its own takes less than 20 KB."""
+    """A session without calls of its own takes less than 20 KB."""
     async with Toolbus({"servers": _servers(per_session=per_session)}) as bus:
         warm = bus.as_user("", session="warm")
         await _use(warm.view(include=include))

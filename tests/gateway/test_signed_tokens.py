@@ -246,7 +246,7 @@ async def test_tokens_with_invented_keys(signer: Signer) -> None:
 
 
 async def test_an_issuer_that_does_not_respond(signer: Signer, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is let in meanwhile, and it is not the client's fault."""
+    """Nobody is admitted meanwhile, and it is not the client's fault."""
     signer.status = 500
     door = Door(signer)
     with caplog.at_level(logging.WARNING, "toolbus"):

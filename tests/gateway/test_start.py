@@ -1,4 +1,4 @@
-"""A gateway answers before its servers are there, from what is known, and reports the difference once."""
+"""A gateway answers from known lists before its servers have started, and reports the difference once."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def lines(*messages: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_first_answer_waits_for_no_server_and_no_import_of_the_sdk(era: str, tmp_path: Path) -> None:
-    """In a cold process; both streams are one, so that what was imported first stands before the answer."""
+    """In a cold process; both streams are one, so that the log of imports precedes the answer."""
     config = write_config(tmp_path, {"never": NEVER}, serve={"list_within": 0.5})
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", TOOLBUS, "serve", "--stdio", "--config", str(config)],
@@ -107,7 +107,7 @@ class Stock:
             self.gate(number).unlink(missing_ok=True)
 
     def offer(self, *tools: str, **more: Any) -> None:
-        """What all servers offer when they are next started."""
+        """Set the tools that all servers offer after their next start."""
         for number in range(self.count):
             offered = [{"name": tool, "inputSchema": {"type": "object"}, **more} for tool in tools]
             (self.folder / f"offer{number}").write_text(json.dumps(offered))
@@ -118,7 +118,7 @@ class Stock:
         return [line for file in files if file.exists() for line in file.read_text().split()]
 
     async def listed(self, **settings: Any) -> dict[str, Inventory]:
-        """What the servers offer, from an earlier process."""
+        """The inventories of the servers, from an earlier process."""
         self.open()
         async with Toolbus({**self.config, **settings}) as bus:
             await bus.wait_ready()
@@ -131,7 +131,7 @@ class Stock:
 async def starting(
     stock: Stock, known: dict[str, Inventory], serve: Serve | None = None, **settings: Any
 ) -> AsyncGenerator[Gateway]:
-    """A gateway whose servers wait, with what was known of them before."""
+    """A gateway whose servers wait, with their earlier inventories."""
     bus = Toolbus({**stock.config, **settings}, interactions=FORWARDS)
     tenant_of(bus).assume(known)
     view_of = None if serve is None else Views(bus, serve).view_of

@@ -39,7 +39,7 @@ class Wire:
         self._reader = reader
         self._write = write
         self.others: list[dict[str, Any]] = []
-        """What came between the responses."""
+        """The messages between the responses."""
 
     def send(self, message: dict[str, Any] | str) -> None:
         text = message if isinstance(message, str) else json.dumps({"jsonrpc": "2.0", **message})

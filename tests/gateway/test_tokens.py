@@ -1,4 +1,4 @@
-"""Tokens of a real authorization server: expiry, audience, issuer, revocation, scopes, and no passing on."""
+"""Tokens of a real authorization server: expiry, audience, issuer, revocation, scopes, and no forwarding."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def authority(_issuing: AuthorizationServer) -> AuthorizationServer:
 
 
 def asked(authority: AuthorizationServer, path: str, **form: str) -> Any:
-    """What the authorization server answers to the client `bot`."""
+    """The authorization server's answer to the client `bot`."""
     pair = base64.b64encode(f"bot:{urllib.parse.quote_plus(SECRET)}".encode()).decode()
     body, headers = urllib.parse.urlencode(form).encode(), {"authorization": f"Basic {pair}"}
     with urllib.request.urlopen(urllib.request.Request(authority.issuer + path, body, headers)) as response:
@@ -109,7 +109,7 @@ async def test_a_token_says_who_holds_it(authority: AuthorizationServer) -> None
 
 
 async def test_an_expired_token(authority: AuthorizationServer) -> None:
-    """It is refused, also if it was accepted before."""
+    """It is refused, even if it was accepted before."""
     door, token = Door(authority), token_of(authority)
     found = await door.admit(token)
     assert isinstance(found, Principal)
@@ -120,7 +120,7 @@ async def test_an_expired_token(authority: AuthorizationServer) -> None:
 
 
 async def test_a_token_for_another_audience(authority: AuthorizationServer) -> None:
-    """It is refused: whoever got it could otherwise use it here."""
+    """It is refused: its first recipient could otherwise use it here."""
     other = token_of(authority, resource="https://other.example.com/mcp")
     assert refused(await Door(authority).admit(other)) == (401, "the token is for another audience")
 
@@ -220,7 +220,7 @@ async def test_a_revoked_token(authority: AuthorizationServer) -> None:
 async def test_a_wrong_secret_of_the_gateway(
     authority: AuthorizationServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody is let in, the log says why, and quotes neither secret nor token."""
+    """Nobody is admitted; the log has the reason, and quotes neither secret nor token."""
     authority.spoil(format="opaque")
     token = token_of(authority)
     for secret, reason in (("wr0ng-secret", "HTTP 401"), ("${MISSING}", "secret 'MISSING' is not set")):

@@ -1,4 +1,4 @@
-"""What a hostile server answers to a call; also a server over stdio: `python answers.py NAME`."""
+"""A hostile server's answers to a call; also a server over stdio: `python answers.py NAME`."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
 """A gateway under attack, in a process of its own, with a good user beside the attacker.
 
-`Besieged.cost` runs an attack and returns what it cost: the longest step of the gateway's event loop, in
-units of `tests/budget.py`, and the memory that the gateway took for it.
+`Besieged.cost` runs an attack and returns its cost. That is the longest step of the gateway's event loop, in
+units of `tests/budget.py`, and the memory of the gateway.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ SERVER = str(HERE.parent / "gateway" / "worker_server.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What an attack cost the gateway."""
+    """The cost of an attack for the gateway."""
 
     longest: float
     """The longest step of its loop."""
     callback: str
     peak_mib: float
-    """How much memory it took while the attack went on."""
+    """The memory that it took while the attack went on."""
     kept_mib: float
-    """How much of it is left."""
+    """The memory that it still uses afterwards."""
     answered: int
     """Calls of the good user that were answered meanwhile."""
 
@@ -55,7 +55,7 @@ class Besieged:
     """A gateway that measures itself."""
 
     url: str
-    """Of its MCP endpoint."""
+    """The URL of its MCP endpoint."""
     keys: Mapping[str, str]
     http: httpx2.AsyncClient
     process: warm.Running

@@ -1,7 +1,7 @@
 """A program that uses toolbus and is killed: `python client.py WHAT CONFIG_JSON`; prints "ready".
 
-WHAT: `start` waits; `fork` forks a child, whose number it prints, and waits; `frozen` and `frozen fork` do so
-as a frozen program, which has no interpreter to start; `broken` has one that does not work.
+WHAT: `start` waits; `fork` forks a child, prints its number, and waits. `frozen` and `frozen fork` do so as a
+frozen program, which has no interpreter to start. `broken` has one that does not work.
 """
 
 import asyncio

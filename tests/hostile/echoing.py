@@ -1,8 +1,9 @@
 """A server over stdio that repeats its secret wherever it can: `python echoing.py FORM`.
 
-The secret is in the variable API_TOKEN; FORM says how it is written. Tools: `look` and `fail` repeat it in a
-result, `reject` in a protocol error, `mismatch` in structured content that its output schema refuses,
-`garble` in an invalid result, `ask` in a question to the user, and `die` on standard error before it exits.
+The secret is in the variable API_TOKEN; FORM is its spelling. The tools `look` and `fail` repeat it in a
+result, `reject` in a protocol error, and `garble` in an invalid result. `mismatch` repeats it in structured
+content that its output schema refuses. `ask` repeats it in a question to the user, and `die` on standard
+error before it exits.
 """
 
 import base64
@@ -23,7 +24,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "with hidden characters": "\u200b".join,
     "with controls": "\b".join,
 }
-"""How a secret is written into a text."""
+"""The spellings of a secret in a text."""
 OBJECT = {"type": "object"}
 
 

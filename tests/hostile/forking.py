@@ -37,7 +37,7 @@ async def awaited(use: Callable[[], Awaitable[Any]]) -> str:
 
 
 async def executed(bus: Toolbus) -> str:
-    """What a tool returns, which never raises."""
+    """The text of a tool's result, which never raises."""
     return (await bus.tools()[0].execute(text="x")).text
 
 

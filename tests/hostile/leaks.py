@@ -1,4 +1,4 @@
-"""Where a secret shows in what toolbus returns, raises, emits or logs."""
+"""Places where a secret shows in results, errors, events or logs of toolbus."""
 
 import traceback
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""A server that says about itself whatever it likes, and changes it with every call: `python liar.py FILE`.
+"""A server that lies about itself, and changes its story with every call: `python liar.py FILE`.
 
-The file has JSON: `tools` (a list of listings, one after another), and optionally `instructions`, `prompts`,
-`resources`, `messages` (of every prompt) and `results` (of tools, by name). A tool without a result returns
-the arguments it was sent.
+The file has JSON: `tools` is a list of listings, one after another. Optional keys are `instructions`,
+`prompts`, `resources`, `messages` (of every prompt) and `results` (of tools, by name). A tool without a
+result returns the arguments it was sent.
 """
 
 import json

@@ -14,7 +14,7 @@ from toolbus.cli.entry import main
 
 STATUS = Path("/proc/self/status")
 RESET_PEAK = "5"
-"""What makes the kernel forget the most memory that a process had (proc(5), clear_refs)."""
+"""The value that makes the kernel forget a process's peak memory (proc(5), clear_refs)."""
 
 
 def kib(name: str) -> int:

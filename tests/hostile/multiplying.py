@@ -1,6 +1,6 @@
 """Schemas of a few kilobytes that multiply when they are read: below all limits, and valid.
 
-Also a server over stdio with these as tools: `python -m tests.hostile.multiplying`.
+The module is also a server over stdio with these as tools: `python -m tests.hostile.multiplying`.
 """
 
 import json

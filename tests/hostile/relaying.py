@@ -1,4 +1,4 @@
-"""Two gateways on one store, and whoever is on the wire between them: reads, changes and repeats requests."""
+"""Two gateways on one store, and an attacker on the wire between them: reads, changes, repeats requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -16,7 +16,7 @@ from tests.patience import PATIENCE
 
 @dataclass(slots=True)
 class Wire:
-    """What a man in the middle has: all that was sent, and the power to change it."""
+    """A man in the middle: he has all messages, and the power to change them."""
 
     target: int
     """The port where the replica really listens."""
@@ -26,7 +26,7 @@ class Wire:
     """The requests as they were sent."""
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass requests on, and what comes back."""
+        """Forward requests, and their responses."""
         there, to_there = await asyncio.open_connection("127.0.0.1", self.target)
         back = asyncio.create_task(_copy(there, writer))
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -82,9 +82,9 @@ class Pair:
     other: Front
     wire: Wire
     other_port: int
-    """Where the other one takes requests of replicas."""
+    """The port where the other one accepts requests of replicas."""
     calls: list[str]
-    """What was noted, call by call."""
+    """The notes, call by call."""
     store: Store
 
 

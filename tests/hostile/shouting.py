@@ -20,7 +20,7 @@ ALIAS = "al[/red][bold]\x1b[31m\u202e\x9b"
 """An alias of the same kind."""
 TOOLS = ("look", "fail", "reject", "odd", "files", "ask", "[red]x", f"m{EVIL}")
 NUMBERS = {'"NAN"': "NaN", '"INFINITE"': "1e999", '"HUGE"': "1" + "0" * 5000}
-"""What stands for numbers that json.dumps would not write."""
+"""Placeholders for numbers that json.dumps would not write."""
 
 
 def results() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A MiB of whatever keeps a reader busy; also servers over stdio: `python storms.py NAME`."""
+"""A MiB of data that keeps a reader busy; also servers over stdio: `python storms.py NAME`."""
 
 import json
 import sys

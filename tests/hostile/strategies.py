@@ -1,4 +1,4 @@
-"""What a hostile server might send, for Hypothesis."""
+"""Possible messages of a hostile server, for Hypothesis."""
 
 import gzip
 import json

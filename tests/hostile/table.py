@@ -77,7 +77,7 @@ def docstrings(file: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run the attacks; the exit code is that of the tests."""
+    """Run the attacks; returns the exit code of the tests."""
     attacks = Attacks()
     options = ["-p", "no:langsmith_plugin", "-p", "no:terminalreporter", "-n", "4", "--dist", "loadfile"]
     files = [str(ROOT / file) for file in promises()]

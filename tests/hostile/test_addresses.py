@@ -1,4 +1,4 @@
-"""What a client learns or reaches by the addresses below the endpoint, and by server cards."""
+"""Facts that a client can learn or reach by the addresses below the endpoint, and by server cards."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -122,7 +122,7 @@ async def test_a_web_page_that_reads_the_catalog_of_a_local_gateway() -> None:
 
 
 async def test_somebody_without_a_key_who_reads_every_card(keys: dict[str, Any]) -> None:
-    """Behind authentication, cards name no view, no server and no tool, also with a key."""
+    """Behind authentication, cards name no view, no server and no tool, even with a key."""
     async with served(settings(), keys["stored"]) as gateway:
         origin = gateway.url.removesuffix("/mcp")
         for headers in ({}, {"authorization": f"Bearer {keys['all']}"}, FOREIGN):
@@ -147,7 +147,7 @@ async def test_a_card_that_is_asked_for_by_another_host(keys: dict[str, Any]) ->
 
 
 async def test_the_names_are_gone_with_the_config() -> None:
-    """A view that lost a server shows nothing of it, although a session is still there."""
+    """A view that lost a server shows no trace of it, although a session is still open."""
     async with gateway_over(
         config(), serve=setting("serve", {"views": {"default": {"servers": ["ask"]}}})
     ) as core:

@@ -1,4 +1,4 @@
-"""What a hostile server says about its tools does not keep a person from being asked."""
+"""A hostile server's statements about its tools never prevent the question to a person."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ async def test_a_read_only_tool_of_a_trusted_server(tmp_path: Path) -> None:
 
 
 async def test_a_tool_that_is_read_only_and_destructive(tmp_path: Path) -> None:
-    """It counts as destructive, everywhere, even if its server is trusted."""
+    """It is treated as destructive, everywhere, even if its server is trusted."""
     entry = liar(tmp_path, tools=[[tool(annotations=BOTH)]])
     assert await asked_about({**entry, "trust_annotations": True}) == ["a_look"]
 
@@ -80,7 +80,7 @@ async def test_a_tool_that_is_read_only_and_destructive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hint", ["true", 1, [True], {"x": True}], ids=repr)
 async def test_a_hint_that_is_not_a_boolean(tmp_path: Path, hint: Any) -> None:
-    """It counts as missing."""
+    """It is treated as missing."""
     entry = liar(tmp_path, tools=[[tool(annotations={"readOnlyHint": hint})]])
     assert await asked_about({**entry, "trust_annotations": True}) == ["a_look"]
 

@@ -7,20 +7,25 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.gateway.sign_in.signing_in import ANN, CALLBACK, SignIns, parameters, signing_in
 from tests.inside.gateway import (
+    REFRESH,
+    REGISTRATIONS_PER_MINUTE,
     Person,
     Principal,
     Refusal,
     RequestFacts,
     SignInKeys,
     SignInState,
+    carried,
     grant_files,
     is_same_redirect,
+    rotate,
 )
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +58,7 @@ async def test_a_stolen_code_is_worth_nothing_without_the_verifier(gateway: Sign
 
 
 async def test_a_code_that_is_used_twice_revokes_what_it_gave(gateway: SignIns) -> None:
-    """A code is replayed: whoever had it first loses the tokens, too (RFC 6749, section 4.1.2)."""
+    """A code is replayed: its first user also loses the tokens (RFC 6749, section 4.1.2)."""
     client = await gateway.registered()
     code = await client.code()
     tokens = (await client.exchange(code)).json()
@@ -205,7 +210,7 @@ async def test_a_client_cannot_register_an_unsafe_redirect(uri: str, gateway: Si
 
 
 async def test_the_gateway_is_no_open_redirector(gateway: SignIns) -> None:
-    """A client that nobody registered gets no redirect, whatever it asks for."""
+    """A client that nobody registered gets no redirect for any request."""
     client = await gateway.registered()
     for client_id in ("", "unknown", f"{client.id}x", client.id.replace("tbc_", "tbc_A"), "https://"):
         client.id = client_id
@@ -214,16 +219,41 @@ async def test_the_gateway_is_no_open_redirector(gateway: SignIns) -> None:
 
 
 async def test_a_flood_of_registrations_stores_nothing(gateway: SignIns, tmp_path: Path) -> None:
-    """Clients register by the hundred: no file grows, and a person can still sign in."""
-    before = sizes(tmp_path)
+    """Clients register by the hundred: no file grows, they have to wait, and a person can still sign in."""
+    client, before = await gateway.registered(), sizes(tmp_path)
+    body = {"redirect_uris": [CALLBACK], "client_name": "x" * 5000}
+    found: list[httpx2.Response] = []
     for _ in range(10):
-        await asyncio.gather(*(gateway.registered(client_name="x" * 5000) for _ in range(30)))
+        url = f"{gateway.base}/register"
+        found += await asyncio.gather(*(gateway.http.post(url, json=body) for _ in range(30)))
     assert sizes(tmp_path) == before
-    client = await gateway.registered()
+    [refused, *_] = [one for one in found if one.status_code != 201]
+    assert (refused.status_code, refused.json()["error"]) == (429, "too_many_requests")
+    assert 1 <= int(refused.headers["retry-after"]) <= 60 / REGISTRATIONS_PER_MINUTE + 1
     for _ in range(5):
         await asyncio.gather(*(client.authorize() for _ in range(30)))
     assert sizes(tmp_path) == before
     assert (await client.signed_in())["access_token"]
+
+
+async def test_a_stolen_secret_is_worth_nothing_once_it_is_replaced(gateway: SignIns) -> None:
+    """With `--keep 0`, nothing that it signed opens anything: no token, code, client or page."""
+    client = await gateway.registered(token_endpoint_auth_method="client_secret_post")
+    tokens, code = await client.signed_in(), await client.code()
+    stolen = gateway.state.keys
+    await rotate(gateway.state.values, 0)
+    while gateway.state.keys is stolen:
+        await gateway.state.open()
+        await asyncio.sleep(0.01)
+    assert (await gateway.called(tokens["access_token"])).status_code == 401
+    assert (await client.refresh(tokens["refresh_token"])).json()["error"] == "invalid_client"
+    assert (await client.exchange(code)).json()["error"] == "invalid_client"
+    assert (await client.authorize()).status_code == 400
+    grant = gateway.state.grants.all()[0]
+    again = await gateway.registered()
+    made = carried(stolen, REFRESH, grant.id, 1)
+    assert (await again.refresh(made)).json()["error"] == "invalid_grant"
+    assert (await again.signed_in())["access_token"]
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -384,7 +414,7 @@ async def test_two_people_with_one_client_stay_apart(gateway: SignIns) -> None:
 
 
 async def test_no_log_has_a_code_or_a_token(gateway: SignIns, caplog: pytest.LogCaptureFixture) -> None:
-    """Codes, tokens and secrets are in no log line, also when something is refused."""
+    """Codes, tokens and secrets are in no log line, even after a refusal."""
     caplog.set_level("DEBUG")
     client = await gateway.registered(token_endpoint_auth_method="client_secret_post")
     code = await client.code()

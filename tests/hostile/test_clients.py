@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 JSON = dict[str, Any]
 MIB = 2**20
 SOME = 100
-"""MiB that an attack may take for a while, whatever it keeps."""
+"""MiB that any attack may take for a while."""
 BUSY = -32029
 
 
@@ -130,7 +130,7 @@ SHAPES: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_the_largest_arguments(tmp_path: Path, shape: str) -> None:
-    """Whatever a client may send, no step of the loop is long."""
+    """No input of a client causes a long step of the loop."""
     async with besieged(tmp_path) as gateway:
 
         async def attack() -> None:
@@ -165,7 +165,7 @@ async def test_many_large_requests_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_long_id_or_progress_token(tmp_path: Path, era: str) -> None:
-    """What is repeated in messages to a client has at most 1,000 characters."""
+    """Echoed values in messages to a client have at most 1,000 characters."""
     async with besieged(tmp_path) as gateway:
         params: JSON = {"name": "pid", "arguments": {}, "_meta": {"progressToken": "x" * MIB}}
         headers = bearer(gateway, BAD)
@@ -185,7 +185,7 @@ async def test_a_long_id_or_progress_token(tmp_path: Path, era: str) -> None:
 
 
 async def test_a_handshake_with_megabytes_of_capabilities(tmp_path: Path) -> None:
-    """A session keeps what is used of its handshake, and at most 10,000 bytes of it."""
+    """A session keeps only the used part of its handshake, and at most 10,000 bytes of it."""
     large = {str(number): "x" * 1_000 for number in range(7_000)}
     async with besieged(tmp_path) as gateway:
 
@@ -203,7 +203,7 @@ async def test_a_handshake_with_megabytes_of_capabilities(tmp_path: Path) -> Non
 
 
 async def test_a_user_who_opens_sessions_without_end(tmp_path: Path) -> None:
-    """Each further session ends one of the same user; those of the others stay."""
+    """Each further session ends one of the same user; sessions of others stay."""
     async with besieged(tmp_path, serve={"max_sessions": 20}) as gateway:
         mine = (await opened(gateway, GOOD)).headers["mcp-session-id"]
 

@@ -85,7 +85,7 @@ def test_a_secret_manager_that_mounts_a_fifo(tmp_path: Path) -> None:
 
 
 def test_a_project_file_of_a_terabyte(tmp_path: Path) -> None:
-    """It counts as missing, and the config can be reviewed."""
+    """It is treated as missing, and the config can be reviewed."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "toolbus.yaml").write_text(SHELL)
@@ -149,7 +149,7 @@ def test_secrets_that_a_link_leads_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_config_that_changes_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what the command wrote is trusted, not what is there afterwards."""
+    """Only the command's own content is trusted, not a later one."""
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     file = tmp_path / "project" / "toolbus.yaml"
@@ -166,7 +166,7 @@ async def _looked_up(command: str, folder: Path) -> object:
 def test_a_command_of_the_bus_that_the_administrator_denies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not run, whatever part of the config names it."""
+    """It is not run from any part of the config."""
     if os.geteuid() != 0:
         pytest.skip("only root can write a file that belongs to root")
     site = tmp_path / "site" / "toolbus"

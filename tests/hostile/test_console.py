@@ -90,7 +90,7 @@ async def _replay(opened: Opened, homes: list[str], cookie: str) -> set[int]:
 
 
 async def test_a_program_that_has_the_cookie_of_the_console(probe: Probe) -> None:
-    """No page, stream or action is had for a cookie alone, whatever else the program sends or guesses."""
+    """A cookie alone opens no page, stream or action, even with guesses."""
     async with console_over(_config()) as opened:
         home, cookie = await _enter(opened)
         value = cookie.partition("=")[2]

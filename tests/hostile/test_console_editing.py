@@ -65,7 +65,7 @@ async def test_another_session_that_uses_the_draft_of_one(tmp_path: Path) -> Non
 
 
 async def test_a_file_that_is_swapped_between_the_difference_and_the_press_of_save(tmp_path: Path) -> None:
-    """What was not shown is not written, and nobody's change is lost."""
+    """Only the shown text is written, and nobody's change is lost."""
     async with edited_console(tmp_path) as (opened, path):
         typed = {"way": "command", "name": "more", "command": command_line()}
         place, page = await gone_to(opened, "add-server/review", typed)
@@ -86,7 +86,7 @@ async def test_a_file_that_is_swapped_between_the_difference_and_the_press_of_sa
 async def test_a_publisher_who_writes_markup_and_references_into_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a registry says is text: it runs nothing, reads no secret, and is shown as it is."""
+    """Text from a registry is data: it runs nothing, reads no secret, and is shown as it is."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "stolen-key-4711")
     variables = [
         {
@@ -165,7 +165,7 @@ async def test_a_url_that_redirects_the_trial_elsewhere(tmp_path: Path) -> None:
 async def test_a_form_with_a_secret_that_is_read_in_every_page_and_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is typed as a secret is on no page, in no log and not in the config; only in .env."""
+    """A typed secret is on no page, in no log and not in the config; only in .env."""
     caplog.set_level("DEBUG")
     secret = "very-secret-value-4711"
     async with edited_console(tmp_path) as (opened, path):

@@ -1,4 +1,4 @@
-"""Attacks on the page of tools: by what servers return, by what is copied, and by forms that no page has."""
+"""Attacks on the page of tools: by results of servers, by copied calls, and by invalid forms."""
 
 import asyncio
 import base64

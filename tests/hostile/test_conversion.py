@@ -33,7 +33,7 @@ T = TypeVar("T")
 ROOT = str(Path(__file__).parents[2])
 VIEWS: dict[str, Any] = {"all": {}, "search": {"expose": "search"}, "code": {"expose": "code"}}
 CALLS_PER_STEP = 25
-"""Calls of functions, those of Python itself included, for each step that a schema may take."""
+"""The maximum number of function calls, including Python's own, for each step that a schema may take."""
 MOST_MIB = 100
 """Memory for sixteen such tools and all that is made of them; docs/limits.md has it."""
 some = pytest.mark.parametrize("name", sampled(list(MULTIPLYING), *list(MULTIPLYING)[::4]))
@@ -50,7 +50,7 @@ def server() -> dict[str, Any]:
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """What it returns, and how many calls it took: the same on every machine."""
+    """The result of the work, and the number of its calls: the same on every machine."""
     calls = 0
 
     def count(_: object, event: str, __: object) -> None:
@@ -95,7 +95,7 @@ def assert_linear(schema: dict[str, Any]) -> None:
 @modest
 @given(schema=messy, copies=st.integers(1, 300))
 def test_any_schema_everywhere(schema: dict[str, Any], copies: int) -> None:
-    """Whatever a schema is, reading it takes work in proportion to its size, and so does its result."""
+    """Reading any schema takes work in proportion to its size, and so does its result."""
     properties = {f"p{number}": {"$ref": "#/$defs/shared"} for number in range(copies)}
     assert_linear({"type": "object", "properties": properties, "$defs": {"shared": schema}})
 

@@ -35,7 +35,7 @@ MESSAGES: dict[str, Callable[[str], str]] = {
     "secret", ["s3cret-Value_9", 'n3w"line\\n/a+b=&<c>', "p\u00e4ss-w\u00f6rd-123", "\U0001f511-s3cret-key"]
 )
 def test_a_message_with_a_secret_in_any_form(kind: str, secret: str) -> None:
-    """What is read from it has no secret, and it stays JSON."""
+    """The text read from it has no secret, and it stays JSON."""
     message = MESSAGES[kind](secret).encode()
     read = json.loads(Redactor([secret], echoes=[secret]).received(message))
     shown = [form for text in strings(read) for form in (text, cleaned(text))]
@@ -100,7 +100,7 @@ async def test_a_value_of_the_config_in_a_result(name: str, value: str, is_hidde
 
 
 def test_an_ordinary_message() -> None:
-    """It is passed on as it is, in a few microseconds even with ten secrets."""
+    """It is forwarded unchanged, in a few microseconds even with ten secrets."""
     hide = Redactor(echoes=[f"s3cret-Value_{number}" for number in range(10)]).received
     message = json.dumps(
         {"jsonrpc": "2.0", "id": 7, "result": {"content": [{"text": "word " * 40}]}}

@@ -1,4 +1,4 @@
-"""Servers that send too much of what is allowed: tools, requests, events."""
+"""Servers that send too many allowed messages: tools, requests, events."""
 
 import asyncio
 import json

@@ -20,7 +20,7 @@ PARENT = {"call": "still", "state": "ready"}
 
 
 def printed(how: str, entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the fork and the parent print."""
+    """The output of the fork and of the parent."""
     config = json.dumps({"servers": {"a": entry}})
     # Later versions of Python warn of a fork beside threads, which is the point here.
     warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]

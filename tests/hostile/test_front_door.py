@@ -1,4 +1,4 @@
-"""What a client without a key can do to the gateway's HTTP front, with bytes alone."""
+"""Attacks on the gateway's HTTP front by a client without a key, with bytes alone."""
 
 import asyncio
 import gc
@@ -28,11 +28,11 @@ TRAILERS = {
     "a chunk extension that never ends": b"5;" + b"y" * 6_000_000,
 }
 MIB = 16
-"""What docs/limits.md promises for connections without a key."""
+"""The limit in docs/limits.md for connections without a key."""
 
 
 async def flood(port: int, *parts: bytes) -> bytes:
-    """What comes back for these bytes, for as long as the front reads them."""
+    """The response to these bytes, for as long as the front reads them."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(PATIENCE):
@@ -80,7 +80,7 @@ async def test_trailers_that_are_complete() -> None:
 
 
 async def test_a_large_body_whose_chunk_frames_arrive_alone() -> None:
-    """It is taken: only bytes that lead to no body count as trailers."""
+    """It is accepted: only bytes without a body are treated as trailers."""
     body, headers = modern_request("tools/call", {**ADD, "_meta": {"x": "y" * 40_000}})
     head = "".join(
         f"{name}: {value}\r\n" for name, value in {"host": "127.0.0.1", **headers}.items()
@@ -157,7 +157,7 @@ async def test_a_handshake_has_seconds(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_before_the_body_was_asked_for() -> None:
-    """The connection is closed, so what follows is never taken for the body, or the body for a request."""
+    """The connection is closed, so later bytes are never taken for the body, or the body for a request."""
     smuggled = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
     head = b"POST /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n"
     async with front() as served:
@@ -238,7 +238,7 @@ async def test_connections_that_were_closed(kind: str) -> None:
 
 @pytest.mark.parametrize("proxies", [["127.0.0.1"], ["127.0.0.1/8"]])
 async def test_the_connections_of_a_proxy(proxies: list[str]) -> None:
-    """Those of a trusted proxy are not limited to those of one address, however its network is written."""
+    """Connections of a trusted proxy have no limit per address, for any notation of its network."""
     limits = HttpLimits(connections_per_address=2)
     async with (
         front(limits, trusted_proxies=proxies) as served,

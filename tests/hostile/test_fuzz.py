@@ -21,7 +21,7 @@ CONFIG = load_server(
 
 
 async def _take(written: list[bytes]) -> list[str]:
-    """Feed all that was written to a connection with one request in flight; returns what became of it."""
+    """Feed all bytes to a connection with one request in flight; returns the outcome."""
     sent: list[bytes] = []
 
     async def send(
@@ -70,7 +70,7 @@ async def _take(written: list[bytes]) -> list[str]:
 @example([b'{"id":"\\ud800","method":"roots/list"}', b'{"id":"q","method":"roots/list"}'])
 @example([b'{"id":NaN,"method":"ping"}', b'{"id":"\\ud800","method":"ping"}'])
 def test_any_messages(written: list[bytes]) -> None:
-    """Whatever arrives, the reader goes on, and what is sent is valid JSON."""
+    """The reader survives any input, and its output is valid JSON."""
     asyncio.run(_take(written))
 
 

@@ -18,9 +18,9 @@ from toolbus import ConfigError, ConnectFailed, ConnectionLost, Toolbus, Toolbus
 
 pytestmark = pytest.mark.anyio
 FULL_READ = 256 * 1024
-"""What an event loop reads at once."""
+"""The number of bytes that an event loop reads at once."""
 TURNS = 5
-"""Of the event loop, in which the client surely reads what has arrived."""
+"""The turns of the event loop in which the client surely reads all received data."""
 CHUNKS = response(b"", "transfer-encoding: chunked", length=False)
 END = b"0\r\n\r\n"
 
@@ -47,7 +47,7 @@ async def write_apart(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def test_a_large_response_whose_frames_arrive_alone(tmp_path: Path) -> None:
-    """It is read: only what is not body counts as overhead."""
+    """It is read: only other bytes than the body are treated as overhead."""
     are_full: list[bool] = []
 
     async def send(writer: asyncio.StreamWriter, request: Request) -> None:
@@ -141,7 +141,7 @@ CUT_SHORT: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("name", CUT_SHORT)
 async def test_a_compressed_response_that_is_cut_short(server: RawServer, name: str) -> None:
-    """The call fails, although what has arrived may look complete."""
+    """The call fails, although the received part may look complete."""
 
     async def send(writer: asyncio.StreamWriter, request: Request) -> None:
         writer.write(CUT_SHORT[name](request.answer))

@@ -177,7 +177,7 @@ async def test_a_server_that_returns_the_token_it_was_sent(pair: Pair, server: R
     ],
 )
 async def test_a_header_that_smuggles_another_one(server: Recording, lines: bytes, status: bytes) -> None:
-    """It is refused, and the server gets nothing of it."""
+    """It is refused, and none of it reaches the server."""
     async with gateway({"me": {"url": server.url, "forward_headers": ["x-team"]}}) as served:
         before = len(server.requests)
         assert (await _raw(served, lines)).split(b" ")[1] == status
@@ -244,7 +244,7 @@ async def test_a_client_that_sends_another_value_each_time(
 
 
 def test_a_client_that_gets_around_its_quotas_with_other_values() -> None:
-    """Quotas are those of the key or token; sessions, tasks and calls belong to one value."""
+    """Quotas belong to the key or token; sessions, tasks and calls belong to one value."""
     red, blue = (
         Principal(kind="key", name="ann", key="k", passed=ClientIdentity(headers=(("x-team", team),)))
         for team in ("red", "blue")

@@ -1,4 +1,4 @@
-"""How long the loop is kept busy by servers that try to, all at once."""
+"""The time that hostile servers keep the loop busy, all at once."""
 
 import asyncio
 import threading

@@ -114,7 +114,7 @@ def test_a_redirected_server_gets_no_secret(entry: dict[str, Any], place: str) -
     ],
 )
 def test_a_program_that_is_changed_gets_no_secret(entry: dict[str, Any]) -> None:
-    """Also the sandbox is part of what runs: a project that changes it has to write the whole entry."""
+    """The sandbox is also part of the launch: a project that changes it has to write the whole entry."""
     config = cloned({"servers": {"notes": entry}})
     assert TOKEN not in sent(config, "notes")
 
@@ -173,7 +173,7 @@ def test_what_narrows_a_server_of_the_user_applies_on_top() -> None:
 
 
 def test_a_repository_cannot_enable_a_server_that_the_user_disabled() -> None:
-    """A disabled server stays disabled, whatever a project says."""
+    """A disabled server stays disabled, even if a project enables it."""
     config = cloned({"servers": {"off": {"enabled": True}}})
     assert "disabled in your own config" in str(config.servers["off"].mistake)
 
@@ -197,7 +197,7 @@ def test_a_repository_cannot_move_what_the_user_keeps(own: Path, settings: dict[
 
 
 def test_the_policy_and_the_patterns_of_the_user_stay_in_force(own: Path, tmp_path: Path) -> None:
-    """Both policies decide, and the stricter decision counts; so it is for a user and a view, too."""
+    """Both policies decide, and the stricter decision wins; the same applies to a user and a view."""
 
     def entry(name: str) -> dict[str, Any]:
         return {"command": "python", "args": [*SERVER, "--db", str(tmp_path / name)]}
@@ -229,7 +229,7 @@ def test_the_policy_of_the_user_applies_to_a_repository_without_one(own: Path) -
 
 
 def test_each_file_of_a_repository_needs_the_trust_of_the_user() -> None:
-    """A local file that is checked in is reviewed as well; one that hides a server does not hide it."""
+    """A local file that is checked in is also reviewed; one that hides a server does not hide it."""
     Path("toolbus.yaml").write_text(json.dumps({"servers": {"evil": {"command": "evil"}}}))
     Path("toolbus.local.yaml").write_text(json.dumps({"servers": {"evil": None, "b": {"command": "b"}}}))
     first, second = candidates(Path("toolbus.yaml"))

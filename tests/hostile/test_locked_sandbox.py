@@ -41,7 +41,7 @@ async def test_a_config_that_opens_the_sandbox_of_a_locked_server(tmp_path: Path
 
 
 async def test_a_setting_for_all_servers_that_takes_their_sandbox(tmp_path: Path) -> None:
-    """It counts as a change of each of them."""
+    """It is treated as a change of each of them."""
     place = Place(tmp_path / "place", settings={"sandbox": True})
     place.approve()
     place.settings = {"sandbox": False}

@@ -77,14 +77,14 @@ def test_a_name_that_looks_different(name: str) -> None:
 
 
 def test_an_allowed_name_in_look_alike_characters() -> None:
-    """A rule that allows a name allows no other one, whatever it looks like."""
+    """A rule that allows a name allows no other one, even a look-alike."""
     pattern = Pattern(f"github/{DENIED}", loosens=True)
     targets = [PolicyTarget(kind="tool", server="github", name=name) for name in disguises()]
     assert not any(map(pattern.matches, targets))
 
 
 def test_a_tool_named_like_another() -> None:
-    """Whoever locks its server is warned that it looks like the other one."""
+    """Locking its server leads to a warning that it looks like the other one."""
     for name in disguises():
         servers = {alias: locked(own) for alias, own in (("github", DENIED), ("evil", name))}
         reasons = {one.reason for one in suspicions(servers) if one.server == "evil"}
@@ -101,7 +101,7 @@ def locked(name: str) -> LockedServer:
     ["t\u043e\u043elbus", "t00lbus", "tooIbus", "TOOLBUS", "\u1d1b\u1d0f\u1d0f\u029f\u0299\u1d1c\ua731"],
 )
 def test_a_server_named_like_the_bus(alias: str) -> None:
-    """No server may have an alias that looks like that of toolbus itself."""
+    """No server may have an alias that looks like toolbus's own."""
     with pytest.raises(ConfigError, match="reserved for the tools of toolbus itself"):
         check_alias(alias)
 
@@ -109,7 +109,7 @@ def test_a_server_named_like_the_bus(alias: str) -> None:
 @modest
 @given(text=st.text())
 def test_any_text_as_a_name(text: str) -> None:
-    """What a text looks like is the same however it is normalized, and looking twice changes nothing."""
+    """The look of a text does not depend on its normalization, and looking twice changes nothing."""
     assert look(text) == look(unicodedata.normalize("NFD", text))
     assert skeleton(skeleton(text)) == skeleton(text)
     assert look(look(text)) == look(text)

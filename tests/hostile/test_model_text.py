@@ -1,4 +1,4 @@
-"""What a hostile server writes for the model: nothing that a person cannot see, and no more than fits."""
+"""Hostile texts for the model: every character is visible to a person, and the length is limited."""
 
 import json
 import time
@@ -259,7 +259,7 @@ async def test_a_schema_with_endless_arguments(tmp_path: Path) -> None:
 
 
 async def test_endless_texts_beside_the_tools(tmp_path: Path) -> None:
-    """Titles, prompts, resources and instructions are short, too."""
+    """Titles, prompts, resources and instructions are also short."""
     text = "word " * 20_000
     script: dict[str, Any] = {
         "tools": [[tool(title=text, annotations={"title": text, "readOnlyHint": True})]],

@@ -33,7 +33,7 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("era", sampled(["legacy", "modern"], "modern"))
 async def test_output_schemas_that_are_odd(era: str) -> None:
-    """Every result is returned, whatever its schema is."""
+    """Every result is returned, with any schema."""
     tools = [
         {"name": f"t{number}", "inputSchema": {"type": "object"}, "outputSchema": schema}
         for number, schema in enumerate(ODD.values())
@@ -79,7 +79,7 @@ async def test_a_call_that_ran_and_failed(name: str) -> None:
 
 
 async def test_a_server_that_vanishes_under_calls_that_wait_for_a_slot() -> None:
-    """The call that was sent counts as sent, and those that waited are made with the next connection."""
+    """The call that was sent is reported as sent, and waiting calls use the next connection."""
     async with hostile_http("sse") as server:
         entry = {"url": server.url, "transport": "sse", "era": "legacy", "max_concurrency": 1}
         async with Toolbus({"servers": {"a": entry}}) as bus:

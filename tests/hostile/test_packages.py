@@ -100,7 +100,7 @@ def test_what_a_package_leaves_where_it_is_looked_up(home: Path, tmp_path: Path)
 
 
 def test_a_lockfile_for_a_package_in_a_sandbox(home: Path, tmp_path: Path) -> None:
-    """Nothing of the package runs outside, not even to learn its version."""
+    """No part of the package runs outside, not even to learn its version."""
     marker = home / "ran"
     code = f"import os; os.path.exists({str(home / '.ssh')!r}) and open({str(marker)!r}, 'w')\n"
     with serving(wheel={"planted.pth": code}) as registry:
@@ -118,7 +118,7 @@ def test_a_lockfile_for_a_package_in_a_sandbox(home: Path, tmp_path: Path) -> No
 
 
 async def test_a_package_of_another_index_by_the_same_name(home: Path) -> None:
-    """What was installed from one index is not run for a server that names another one."""
+    """A package from one index is not run for a server that names another index."""
     with serving(wheel={"other.py": ""}) as evil, serving() as good:
         for registry in (evil, good):
             config = {"servers": {"probe": entry("uvx", registry.variables(), PACKAGE, required=True)}}

@@ -21,7 +21,7 @@ GROUPS = {"claim": "team", "views": {"staff": "default"}}
 READABLE = """[...document.querySelectorAll('iframe')].map((one) => {
   try { return one.contentDocument.body.innerText; } catch { return ''; }
 }).join('')"""
-"""What a page can read in its frames."""
+"""The text that a page can read in its frames."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def browser() -> Iterator[Chromium]:
 
 @pytest.fixture(scope="module")
 def signer() -> Iterator[Signer]:
-    """An OIDC provider that signs whatever a test wants."""
+    """An OIDC provider that signs anything for a test."""
     with signing() as made:
         made.add_key("RS256")
         yield made
@@ -155,7 +155,7 @@ async def test_an_open_redirect_by_the_request(place: str, tmp_path: Path) -> No
 
 
 async def test_a_session_that_somebody_planted(tmp_path: Path) -> None:
-    """A cookie that we did not give is nobody, and a sign-in replaces whatever the browser had."""
+    """A foreign cookie identifies nobody, and a sign-in replaces any cookie of the browser."""
     async with door(tmp_path) as opened:
         cookie = {"cookie": "toolbus_person=planted"}
         planted = await opened.http.get(opened.url, headers=cookie)

@@ -124,7 +124,7 @@ async def test_a_client_named_like_a_user() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_subject_of_another_issuer(era: str) -> None:
-    """It has nothing of the subject with its name: no session, and no call that waits for an answer."""
+    """It gets nothing from its namesake: no session, and no call that waits for an answer."""
     with signing() as first, signing() as second:
         first.add_key("RS256")
         second.add_key("RS256")

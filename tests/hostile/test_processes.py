@@ -169,7 +169,7 @@ def test_a_fork_that_outlives_us(what: str, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_server_that_kills_its_keeper(tmp_path: Path) -> None:
-    """What it started ends, and the server is started again."""
+    """Its processes end, and the server is restarted."""
     async with Toolbus({"servers": {"a": leaving("ignores signals", tmp_path)}}) as bus:
         before = processes_of(tmp_path)
         (server,) = (pid for pid in before if str(pid) != (tmp_path / "daemon").read_text())

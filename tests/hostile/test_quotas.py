@@ -43,7 +43,7 @@ async def test_a_round_that_is_sent_again_is_another_call() -> None:
 
 
 async def test_more_sessions_and_another_era_are_no_other_quota() -> None:
-    """A key has one quota, over whatever it is used."""
+    """A key has one quota, over all transports."""
     ann = Principal(kind="key", name="ann")
     async with gateway_over(config({"per": "key", "per_day": 4})) as gateway:
         made = 0
@@ -93,7 +93,7 @@ async def test_a_made_up_proof_that_a_call_was_counted_counts(proof: str, tmp_pa
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{", b'{"x": []}', b"\xff"], ids=repr)
 async def test_a_damaged_file_of_counts_allows_no_call(damage: bytes, tmp_path: Path) -> None:
-    """Nothing is allowed that cannot be counted, and the message names the file."""
+    """Calls are refused if they cannot be counted, and the message names the file."""
     file = tmp_path / "toolbus.json"
     servers = {"day": {"url": "http://127.0.0.1:9/mcp"}}
     file.write_text(json.dumps({"servers": servers, "quotas": [{"per": "server", "per_day": 9}]}))
@@ -123,7 +123,7 @@ async def test_a_tool_whose_name_looks_like_a_counted_one_counts() -> None:
 
 
 async def test_a_great_number_of_users_leaves_no_memory_behind() -> None:
-    """What nobody uses is forgotten."""
+    """The counts of inactive users are dropped."""
     async with Toolbus(config({"per": "user", "per_minute": 1, "concurrent": 50})) as bus:
         for number in range(300):
             await bus.view(caller=Caller(user=f"user {number}")).call("day_add", {"a": 1, "b": 2})

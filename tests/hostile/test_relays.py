@@ -1,4 +1,4 @@
-"""Attacks on what replicas of a gateway pass on to each other: on its way, and by a false replica."""
+"""Attacks on requests between replicas of a gateway: on the way, and by a false replica."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ async def through_other(both: Pair, session: LegacySession) -> LegacySession:
 
 
 async def relayed_note(both: Pair, text: str) -> tuple[LegacySession, Any]:
-    """A call that one replica passes on to the other; its response."""
+    """A call that one replica forwards to the other; its response."""
     session = await through_other(both, await both.owner.opened("2025-06-18"))
     return session, await session.call("note", text=text)
 
@@ -47,7 +47,7 @@ async def test_a_relayed_request_is_turned_into_another_one(tmp_path: Path) -> N
 
 
 async def test_a_relayed_request_is_moved_to_the_session_of_another_client(tmp_path: Path) -> None:
-    """Headers on the wire count for nothing: it stays in its own session."""
+    """Headers on the wire are ignored: it stays in its own session."""
     async with pair(tmp_path) as both:
         victim = await both.owner.opened()
         own = await through_other(both, await both.owner.opened(OLDER))
@@ -85,7 +85,7 @@ async def test_a_relayed_request_is_sent_again(tmp_path: Path) -> None:
 
 
 async def test_a_relayed_request_is_forged(tmp_path: Path) -> None:
-    """Whatever is changed in a seal, nobody takes it."""
+    """A seal with any change is rejected."""
     chance = random.Random(7)
     async with pair(tmp_path) as both:
         both.wire.change = lambda sent: sent.replace(SEAL, b"x-other: ")  # so it was not used

@@ -1,4 +1,4 @@
-"""What web pages, strangers and other clients try at the REST API of the gateway."""
+"""Attacks of web pages, strangers and other clients on the REST API of the gateway."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def method_of(path: str) -> str:
 
 @pytest.mark.anyio
 async def test_a_foreign_page() -> None:
-    """Refused at every path, also before it asks; nothing is called and nothing can be read."""
+    """Refused at every path, even before it asks; nothing is called and nothing can be read."""
     async with served_desk(origins=[LISTED]) as desk:
         for path in PATHS:
             sent = {**FOREIGN, "content-type": "application/json"}
@@ -128,7 +128,7 @@ async def _raw(port: int, data: bytes) -> bytes:
 
 @pytest.mark.anyio
 async def test_bodies_without_end() -> None:
-    """They have the limits of MCP requests, for answers as well."""
+    """They have the limits of MCP requests, including answers."""
     limits = HttpLimits(body_bytes=10_000, values=100)
     async with served_desk(limits=limits) as desk:
         for path in ("/tools/add", "/calls/x"):

@@ -36,7 +36,7 @@ def bearer(key: str) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class Holder:
-    """Who has a key, and what it does with it."""
+    """The holder of a key, and the use of it."""
 
     http: httpx2.AsyncClient
     url: str
@@ -104,7 +104,7 @@ class Holder:
 
 
 async def outcome(events: Events) -> str:
-    """What becomes of a stream: it ends, or goes on although more than enough was read."""
+    """The outcome of a stream: it ends, or goes on although more than enough was read."""
     try:
         for _ in range(MOST):
             if not await events.next():
@@ -117,7 +117,7 @@ async def outcome(events: Events) -> str:
 
 
 async def outcomes(streams: Mapping[str, Events]) -> dict[str, str]:
-    """What becomes of each; all are read at the same time."""
+    """The outcome of each; all are read at the same time."""
     found = await asyncio.gather(*map(outcome, streams.values()))
     return dict(zip(streams, found, strict=True))
 

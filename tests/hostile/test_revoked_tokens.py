@@ -57,7 +57,7 @@ async def test_a_token_is_revoked_while_its_streams_are_open(authority: Authoriz
 
 
 async def test_a_token_expires_while_its_streams_are_open(authority: AuthorizationServer) -> None:
-    """A stream without end ends with it; the answer to a call that was let in still comes."""
+    """A stream without end ends with it; the answer to an admitted call still comes."""
     door, token = Door(authority), token_of(authority)
     async with (
         front(OFTEN, access=door.access) as served,

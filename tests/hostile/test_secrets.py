@@ -29,7 +29,7 @@ UNENCRYPTED = "credentials are sent without encryption: use https"
 
 @pytest.mark.parametrize("baggage", [False, True])
 async def test_a_server_that_reads_the_baggage_of_a_trace(baggage: bool) -> None:
-    """Baggage is sent only if the config says so."""
+    """Baggage is sent only if the config allows it."""
     span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     async with raw_server() as server, connect_mcp(url=server.url, baggage=baggage) as mcp:
         token = attach(set_baggage("customer", "s3cret", set_span_in_context(NonRecordingSpan(span))))
@@ -136,7 +136,7 @@ async def test_a_server_that_repeats_its_secret(
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_a_web_server_that_repeats_its_secret(kind: str) -> None:
-    """A model does not get it, whichever way it came."""
+    """A model does not get it, in any kind of response."""
 
     async def send(writer: asyncio.StreamWriter, request: Request) -> None:
         token = request.headers["authorization"]
@@ -198,7 +198,7 @@ SPAWNED: dict[str, Callable[[Path], dict[str, Any]]] = {
         "args": ["${OF_THE_TEST}"],
     },
 }
-"""What cannot be started -> its entry."""
+"""Entries that cannot be started, by name."""
 
 
 @pytest.mark.parametrize("kind", SPAWNED)
@@ -243,7 +243,7 @@ REPLIES: dict[str, tuple[str, bytes]] = {
     "an unknown encoding": (f"200 OK\r\ncontent-encoding: {SECRET}", b""),
     "an event stream": ("200 OK\r\ncontent-type: text/event-stream", f"data: {SECRET}\n\n".encode()),
 }
-"""What a web server may answer to everything: the status and headers, and the body."""
+"""A web server's answers to everything: the status and headers, and the body."""
 
 
 @pytest.mark.parametrize("transport", sampled(["streamable-http", "sse"], "streamable-http"))

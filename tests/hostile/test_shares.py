@@ -51,7 +51,7 @@ def many() -> JSON:
     ),
 )
 def test_owners_who_take_and_give_back_in_any_order(most: int, steps: list[tuple[int, bool, int]]) -> None:
-    """Who holds fewer slots than are left gets another one; so n owners leave some of 2^n to the next."""
+    """An owner with fewer slots than are left gets another one; so n owners leave some of 2^n to the next."""
     quota = Quota(most)
     held = [0] * 5
     for owner, takes, amount in steps:

@@ -33,7 +33,7 @@ NUMBERS = [b"NaN", b"-Infinity", LONG]
 
 @pytest.mark.parametrize(("path", "document"), DOCUMENTS)
 async def test_a_document_that_breaks_its_readers(path: str, document: bytes, tmp_path: Path) -> None:
-    """The sign-in fails with a short reason, and nothing of it is stored."""
+    """The sign-in fails with a short reason, and none of it is stored."""
     async with authority() as (server, _):
         server.instead[path] = document
         client = await client_of(config(ResourceServer(server.url), tmp_path))
@@ -59,7 +59,7 @@ async def test_a_device_code_with_a_time_that_is_none(number: bytes, name: str, 
 async def refused_elsewhere(
     server: Authority, port: int, folder: Path, patch: pytest.MonkeyPatch
 ) -> tuple[SignInFailed, Visitor]:
-    """Why somebody cannot sign in to a server on another machine, which only a proxy reaches."""
+    """The error for signing in to a server on another machine, which only a proxy reaches."""
     for name in ("http_proxy", "https_proxy"):
         patch.setenv(name, f"http://127.0.0.1:{port}")
     patch.delenv("no_proxy", raising=False)
@@ -113,7 +113,7 @@ async def test_an_address_of_your_network_that_a_proxy_would_reach(
 async def test_a_sign_in_page_on_your_own_machine(
     page: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No browser is sent there by a server elsewhere, with the cookies of whatever runs there."""
+    """A remote server cannot send a browser there, with the cookies of local programs."""
     async with authority("http://mcp.test") as (server, port):
         server.metadata["authorization_endpoint"] = page
         failure, visitor = await refused_elsewhere(server, port, tmp_path, monkeypatch)

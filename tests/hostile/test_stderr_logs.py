@@ -1,4 +1,4 @@
-"""What servers write to stderr is kept: within a limit, for its user alone, and harmless to read."""
+"""The stderr of servers is kept: within a limit, for its user alone, and harmless to read."""
 
 import logging
 import stat

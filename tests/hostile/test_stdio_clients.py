@@ -1,4 +1,4 @@
-"""Clients at stdin and stdout that send what cannot be read, or do not read what is sent."""
+"""Clients at stdin and stdout that send unreadable lines, or do not read the responses."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def test_a_line_without_an_end() -> None:
 
 
 async def test_a_client_that_asks_and_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for it has a limit: then it is not heard until it reads, and no request is lost."""
+    """Its queue has a limit: beyond it, it is not heard until it reads, and no request is lost."""
     monkeypatch.setattr(stdio, "BACKLOG", 100_000)
     many, asked = 5_000, 0
     async with served() as (client, output, serving):

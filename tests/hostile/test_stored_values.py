@@ -41,7 +41,7 @@ COPY = (
 
 
 async def test_a_value_is_copied_to_another_kind_or_name(file: Path) -> None:
-    """It cannot be read there: what is encrypted is bound to its place."""
+    """It cannot be read there: an encrypted value is bound to its place."""
     async with opened(file) as store:
         await store.put("key", "ann", b"secret")
         await store.put("key", "bob", b"other")
@@ -53,7 +53,7 @@ async def test_a_value_is_copied_to_another_kind_or_name(file: Path) -> None:
 
 
 async def test_a_key_or_a_replica_is_written_by_somebody_without_the_key_of_the_store(file: Path) -> None:
-    """Nobody is let in by it, and no request is passed on to it."""
+    """It admits nobody, and no request is forwarded to it."""
     elsewhere = file.with_name("evil.db")
     async with opened(file) as store, opened(elsewhere, b"e" * 32) as evil:
         forged = Peers(evil)

@@ -1,4 +1,4 @@
-"""People who can write to a database or a folder of yours, or read what is logged about it."""
+"""Attackers who can write to a database or a folder of yours, or read its logs."""
 
 import json
 import os
@@ -43,7 +43,7 @@ async def test_a_file_for_runs_that_others_can_read_or_write(mode: int, tmp_path
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 async def test_a_link_at_the_place_of_a_new_file_for_runs(tmp_path: Path) -> None:
-    """What it points to is created for its owner alone, with all files beside it."""
+    """The target of the link is created for its owner alone, with all files beside it."""
     (tmp_path / "runs.db").symlink_to(tmp_path / "elsewhere.db")
     runs = Runs(Durable(store=str(tmp_path / "runs.db")))
     await runs.start("a secret", key="r1")
@@ -89,7 +89,7 @@ async def test_a_password_at_an_unusual_place_of_the_url_of_runs(url: str) -> No
 
 @pytest.mark.parametrize("value", ["text", 1.5])
 async def test_a_row_of_a_shared_store_with_another_type(value: object, tmp_path: Path) -> None:
-    """It counts as damaged, and what changes beside it is still noticed, such as keys that are revoked."""
+    """It is treated as damaged, and other changes are still noticed, such as keys that are revoked."""
     file = tmp_path / "store.db"
     async with Store(parse_store_url(f"sqlite:///{file}"), Cipher([b"k" * 32])) as store:
         await store.put("key", "ann", b"1")

@@ -1,4 +1,4 @@
-"""What a tape must not give away, and what a damaged or forged tape must not do."""
+"""Secrets that a tape must not reveal, and limits for a damaged or forged tape."""
 
 import contextlib
 import json
@@ -239,7 +239,7 @@ async def test_a_tool_that_the_server_lists_only_after_it_was_checked(tmp_path: 
 
 
 async def test_a_tool_that_the_tape_names_by_the_home_folder(tmp_path: Path) -> None:
-    """The hint of the tool that would be called counts, not that of the name on the tape."""
+    """The hint of the called tool is used, not the hint of the name on the tape."""
     shop, tape = Liar(), tmp_path / "tape.jsonl"
     await shop.record(tape, reads=True)
     shop.offer("order", reads=False)

@@ -1,4 +1,4 @@
-"""Attacks by what is named on a command line: nothing is run that was not shown."""
+"""Attacks by names on a command line: everything is shown before it is run."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a hostile server sends to the command line: valid JSON, and nothing that a terminal would obey."""
+"""A hostile server's output on the command line: valid JSON, and no sequence that a terminal would obey."""
 
 import json
 import re
@@ -86,7 +86,7 @@ AS_JSON = (
     *("call of a server that is down", "resources", "read", "prompts", "prompt", "check", "config"),
     "an unknown command",
 )
-"""What is also printed as JSON without --full: each kind of document, and of error."""
+"""Commands that are also run with JSON and without --full: each kind of document, and of error."""
 SOME_RUNS = [(name, option) for name, option in RUNS if option == "plain" or name in AS_JSON]
 
 

@@ -1,4 +1,4 @@
-"""Users of a gateway whose names are chosen to reach what belongs to somebody else."""
+"""Users of a gateway whose names are chosen to reach other users' data."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Served:
     folder: Path
 
     def call(self, subject: str, what: str, target: Path | str, tool: str = "attack") -> str:
-        """What the probe of a user got, or the error."""
+        """The result of a user's probe, or the error."""
         params = {"name": tool, "arguments": {"what": what, "target": str(target)}}
         token = {"authorization": f"Bearer {self.signer.token(sub=subject)}"}
         content, headers = modern_request("tools/call", params, token)
@@ -84,7 +84,7 @@ def test_a_subject_that_is_a_path(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_user_that_is_a_link(tmp_path: Path) -> None:
-    """Whoever made the link, its user does not get what it leads to."""
+    """The user of the link does not get its target, even if the user did not make the link."""
     with serving(tmp_path / "gateway") as served:
         data = served.folder / "data"
         for user, target in (("eve", data / "ann"), ("bob", data)):

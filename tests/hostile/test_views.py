@@ -1,4 +1,4 @@
-"""What the holder of a key can learn of what its view leaves out, while others use other views."""
+"""Attempts of a key's holder to learn of parts outside its view, while others use other views."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -81,7 +81,7 @@ def spec_of(name: str) -> ToolSpec:
 @modest
 @given(st.sets(st.sampled_from(NAMES)), st.builds(neighbors, VIEWS, VIEWS))
 def test_views_over_one_catalog(names: set[str], views: list[dict[str, Any]]) -> None:
-    """Each view shows exactly what it shows alone, whatever other views were asked for before."""
+    """Each view shows exactly what it shows alone, in any order of requests for views."""
     whole = Catalog(map(spec_of, sorted(names)))
     for view in (*views, *views):
         assert list(scope_of(view).catalog(whole).names) == [

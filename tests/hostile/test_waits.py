@@ -86,7 +86,7 @@ async def test_calls_to_a_server_that_no_longer_reads() -> None:
 
 
 async def stop(bus: Toolbus) -> None:
-    """Stop it; what does not end is noticed, on a busy machine, too."""
+    """Stop it; a stop that does not end is noticed, even on a busy machine."""
     async with asyncio.timeout(PATIENCE):
         await bus.stop()
     assert {status.state for status in bus.servers.values()} == {"closed"}

@@ -15,7 +15,7 @@ from toolbus.errors import ServerError, ToolNotFound
 
 ROOT = str(Path(__file__).parents[2])
 MOST = MOST_CHARACTERS + 100
-"""With the words that say how much was cut."""
+"""The maximum length, including the note about the cut."""
 
 
 def longest(event: Event) -> int:
@@ -48,7 +48,7 @@ def test_an_unknown_tool_with_an_endless_name() -> None:
 
 
 def test_an_error_of_any_length() -> None:
-    """No message of an error is endless, whatever it quotes."""
+    """No error message is endless, even with long quotes."""
     error = ServerError("a", LONG)
     assert len(str(error)) < 100_100
     assert str(error).endswith("more characters)")

@@ -138,7 +138,7 @@ def test_a_start_with(start: tuple[str, str], runner: asyncio.Runner) -> None:
 @given(RESPONSES)
 @example(HTTP["gzip cut short"])
 def test_any_response(runner: asyncio.Runner, data: bytes) -> None:
-    """Whatever bytes answer a call over HTTP, it ends, and the next call works."""
+    """A call over HTTP ends with any bytes as its response, and the next call works."""
     runner.run(attack("post", data))
     runner.run(attack_modern(data))
 
@@ -148,7 +148,7 @@ def test_any_response(runner: asyncio.Runner, data: bytes) -> None:
 @example(b"event: endpoint\ndata: http://other/\n\n")
 @example(b"id: \xff\nretry: 999999999\ndata\n\n")
 def test_any_events(runner: asyncio.Runner, data: bytes) -> None:
-    """Whatever arrives on an event stream, a call ends, and the next call works."""
+    """A call ends with any bytes on an event stream, and the next call works."""
     runner.run(attack("sse", data))
     runner.run(attack("session", data))
     runner.run(attack("post", response(data, kind="text/event-stream")))
@@ -187,5 +187,5 @@ def test_a_line_with(name: str, runner: asyncio.Runner, process: Toolbus) -> Non
 @example(b"\xff\xfe\n\n\r\n\0")
 @example(b"x" * 200_000)
 def test_any_line(runner: asyncio.Runner, process: Toolbus, data: bytes) -> None:
-    """Whatever a program writes to its standard output, a call ends, and the connection stays."""
+    """A call ends with any bytes on a program's standard output, and the connection stays."""
     attack_process(runner, process, data)

@@ -1,4 +1,4 @@
-"""A server that shows another face to legacy clients, as a file says: `two_faced.py FACES`.
+"""A server that shows another face to legacy clients, from a file: `two_faced.py FACES`.
 
 The file has the description of its tool in each era, and under `legacy` perhaps `exits` or `hangs` instead.
 Each start adds a line to a file beside it.
@@ -26,7 +26,7 @@ def era(ctx: Context) -> str:
 
 
 def face_of(ctx: Context) -> str:
-    """What the file says for this era."""
+    """The face in the file for this era."""
     return json.loads(FACES.read_text())[era(ctx)]
 
 

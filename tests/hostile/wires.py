@@ -74,9 +74,9 @@ class HostileHttp:
     def __init__(self, kind: Kind) -> None:
         self.kind: Kind = kind
         self.attack = b""
-        """The response to a call of `look`; over a stream, what is written there before the answer."""
+        """The response to a call of `look`; over a stream, the bytes in front of the answer."""
         self.odd = "tools/call"
-        """The method that is attacked; of calls, only those of `look`."""
+        """The attacked method; of all calls, only `look` is attacked."""
         self.results = deepcopy(RESULTS)
         self.url = ""
         self.swallows = False

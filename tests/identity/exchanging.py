@@ -32,12 +32,12 @@ class Exchanging(Signer):
         self.trusted = ""
         """The URL of a gateway whose tokens are accepted."""
         self.answer: dict[str, Any] | None = None
-        """What the token endpoint answers instead of a token, with this status."""
+        """The token endpoint's answer instead of a token, with this status."""
         self.answer_status = 400
         self.overlay: dict[str, Any] = {}
-        """What is laid over the answer."""
+        """Members that are laid over the answer."""
         self.gate: Event | None = None
-        """What an exchange waits for."""
+        """The event that an exchange waits for."""
         self.add_key("RS256")
 
     def metadata(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ JSON = dict[str, Any]
 
 @contextmanager
 def trusted(folder: Path) -> Generator[tuple[Exchanging, ResourceServer]]:
-    """An authorization server, and an MCP server that lets in whoever has a token of it for itself."""
+    """An authorization server, and an MCP server that accepts its tokens for itself."""
     with exchanging() as issuer, resource_server(issuer.issuer, folder) as server:
         yield issuer, server
 
@@ -47,7 +47,7 @@ def bearer(token: str, **more: str) -> dict[str, str]:
 
 
 async def called(served: Front, name: str, headers: Mapping[str, str], **arguments: Any) -> str:
-    """What a tool returns to a modern client with these headers; an error begins with `ERROR`."""
+    """The result of a tool for a modern client with these headers; an error begins with `ERROR`."""
     params = {"name": name, "arguments": arguments}
     answer = (await served.modern("tools/call", params, headers)).json()
     if "error" in answer:

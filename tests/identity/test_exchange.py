@@ -159,7 +159,7 @@ async def test_a_rejected_target_is_about_names_and_not_credentials(pair: Pair) 
 
 
 async def test_an_issuer_with_an_error_of_its_own_fails_the_sign_in(pair: Pair) -> None:
-    """Also on a connection that is open: no connection to the server was lost."""
+    """This works even on an open connection: no connection to the server was lost."""
     issuer, server = pair
     issuer.lifetime = 2
     async with gateway({"me": {"url": server.url, "auth": exchange(issuer)}}, letting_in(issuer)) as served:

@@ -25,12 +25,12 @@ def seen(server: Recording, method: str = "tools/call") -> list[str | None]:
 
 
 def opened(server: Recording) -> int:
-    """How many connections were made."""
+    """The number of connections made."""
     return len(seen(server, "initialize"))
 
 
 async def test_each_client_has_its_own_value(server: Recording) -> None:
-    """Also in the requests that open its connection; a client without the header shares that of the bus."""
+    """This includes the requests that open its connection; clients without the header share the bus's own."""
     async with gateway({"me": {"url": server.url, "forward_headers": ["X-Team"]}}) as served:
         red, blue = {"x-team": "red"}, {"X-TEAM": "blue"}
         assert "me_look" in await names(served, red)
@@ -85,7 +85,7 @@ async def test_the_program_itself_passes_headers(server: Recording) -> None:
 
 
 async def test_sessions_of_a_client_have_its_identity(server: Recording) -> None:
-    """Also with connections of their own."""
+    """This applies even to sessions with connections of their own."""
     settings = {"servers": {"me": {"url": server.url, "forward_headers": ["x-team"], "per_session": True}}}
     async with Toolbus(settings) as bus:
         for team in ("red", "blue"):
@@ -124,6 +124,6 @@ async def test_a_reload_changes_what_is_forwarded(server: Recording) -> None:
     ],
 )
 def test_headers_that_cannot_be_forwarded(entry: dict[str, object], reason: str) -> None:
-    """The check of the config says so, with the reason."""
+    """The check of the config reports it, with the reason."""
     with pytest.raises(ConfigError, match=reason):
         bus_config({"servers": {"me": entry}})

@@ -1,4 +1,4 @@
-"""What `toolbus trust` and the lockfile show of both, and what the check of a config refuses."""
+"""The output of `toolbus trust` and the lockfile about both, and refusals of the config's check."""
 
 import json
 from pathlib import Path

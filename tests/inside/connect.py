@@ -9,6 +9,7 @@ from toolbus.connect.auth.browser import open_browser as open_browser
 from toolbus.connect.auth.credentials import ClientIdentity as ClientIdentity
 from toolbus.connect.auth.credentials import HttpRefusal as HttpRefusal
 from toolbus.connect.auth.credentials import LinkOwner as LinkOwner
+from toolbus.connect.auth.credentials import StaticHeaders as StaticHeaders
 from toolbus.connect.auth.credentials import SubjectToken as SubjectToken
 from toolbus.connect.auth.failure import Unreachable as Unreachable
 from toolbus.connect.auth.fetch import Fetch as Fetch

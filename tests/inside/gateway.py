@@ -8,7 +8,6 @@ from toolbus.gateway.access.admission import Refusal as Refusal
 from toolbus.gateway.access.admission import RequestFacts as RequestFacts
 from toolbus.gateway.access.control import FREE as FREE
 from toolbus.gateway.access.control import LONGEST as LONGEST
-from toolbus.gateway.access.control import MAX_ADDRESSES as MAX_ADDRESSES
 from toolbus.gateway.access.control import MAX_LINES as MAX_LINES
 from toolbus.gateway.access.control import AccessControl as AccessControl
 from toolbus.gateway.access.control import Throttle as Throttle
@@ -24,6 +23,8 @@ from toolbus.gateway.access.keys import digest_of_key as digest_of_key
 from toolbus.gateway.access.keys import file_keys as file_keys
 from toolbus.gateway.access.keys import hour_of as hour_of
 from toolbus.gateway.access.keys import key_files as key_files
+from toolbus.gateway.access.rate import MAX_ADDRESSES as MAX_ADDRESSES
+from toolbus.gateway.access.rate import RequestRate as RequestRate
 from toolbus.gateway.access.tokens import AGAIN_SECONDS as AGAIN_SECONDS
 from toolbus.gateway.access.tokens import KEEP_SECONDS as KEEP_SECONDS
 from toolbus.gateway.access.tokens import LAST_RESORT_SECONDS as LAST_RESORT_SECONDS
@@ -114,10 +115,14 @@ from toolbus.gateway.sign_in.grants import StoredGrants as StoredGrants
 from toolbus.gateway.sign_in.grants import Turn as Turn
 from toolbus.gateway.sign_in.grants import grant_files as grant_files
 from toolbus.gateway.sign_in.keys import SignInKeys as SignInKeys
+from toolbus.gateway.sign_in.keys import rotate as rotate
 from toolbus.gateway.sign_in.request import REQUEST as REQUEST
 from toolbus.gateway.sign_in.request import SIGN_IN as SIGN_IN
 from toolbus.gateway.sign_in.request import Person as Person
 from toolbus.gateway.sign_in.request import WaitingRequest as WaitingRequest
+from toolbus.gateway.sign_in.server import REGISTRATIONS_PER_MINUTE as REGISTRATIONS_PER_MINUTE
 from toolbus.gateway.sign_in.server import SignInServer as SignInServer
+from toolbus.gateway.sign_in.tokens import REFRESH as REFRESH
 from toolbus.gateway.sign_in.tokens import SignInState as SignInState
+from toolbus.gateway.sign_in.tokens import carried as carried
 from toolbus.gateway.stdio import serve_stdio as serve_stdio

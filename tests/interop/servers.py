@@ -1,4 +1,4 @@
-"""How to start each server that nobody here wrote; `make test` installs them with `install.py`.
+"""The start commands of other people's servers; `make test` installs them with `install.py`.
 
 In arguments and environment `{folder}` is a folder of the test's own, so that no test sees
 what another one left behind.

@@ -1,4 +1,4 @@
-"""The recorded definitions are those of the installed servers."""
+"""The recorded definitions match the installed servers."""
 
 from pathlib import Path
 

@@ -249,7 +249,7 @@ async def test_prompts_are_filled_in(entry: dict[str, Any]) -> None:
 
 
 def answering(asked: list[Elicitation]) -> Interactions:
-    """Someone who fills in what is required, agrees to visit addresses, and writes one word."""
+    """A user who fills in required fields, agrees to visit addresses, and writes one word."""
 
     def elicit(question: Elicitation) -> Answer:
         asked.append(question)

@@ -1,4 +1,4 @@
-"""The reference servers of others, one at a time: what goes in comes back out."""
+"""The reference servers of others, one at a time: stored input comes back."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What a program reads of a result: its data, its pictures, and whether anything was sent for it."""
+"""A result as a program reads it: its data, its pictures, and whether a request was sent for it."""
 
 import inspect
 import json

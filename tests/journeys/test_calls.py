@@ -102,7 +102,7 @@ async def test_cancelling_the_caller_reaches_the_server_and_the_link_goes_on(pla
 
 
 async def _cancellations(bus: Toolbus, wanted: int) -> tuple[int, int]:
-    """What `hangs` says once the server has noticed as many cancellations."""
+    """The result of `hangs` once the server has noticed this number of cancellations."""
     async with asyncio.timeout(PATIENCE):
         while True:
             begun, cancelled = map(int, (await bus.call("day_hangs")).text.split())

@@ -135,7 +135,7 @@ class Updates:
             self._told.set()
 
     async def heard(self, seconds: float) -> list[str]:
-        """What is told within so many seconds, at the latest until the first one."""
+        """The updates within this time, returned as soon as there is one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._told.wait()

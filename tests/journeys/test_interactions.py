@@ -34,12 +34,12 @@ DAY = {"date": "2026-12-24"}
 
 @pytest.fixture(params=["modern", "legacy"])
 def either(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
-    """One transport, for what has nothing to do with them."""
+    """One transport, for tests that do not depend on transports."""
     return Place("http", request.param, asking_ports, "asking.py")
 
 
 def says_yes(question: Elicitation) -> Answer:
-    """Whoever fills in every form."""
+    """A user who fills in every form."""
     fields = [field.name for field in question.form.fields]
     return question.accept(DAY if "date" in fields else {"yes": True} if fields else None)
 

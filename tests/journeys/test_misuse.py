@@ -1,4 +1,4 @@
-"""What users do by mistake, and what their own code does wrong: said at once, and nothing else broken."""
+"""Mistakes of users and their own code: reported at once, and nothing else broken."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""One path for all: tools, resources, prompts and the like pass observers, hooks, guards and routes alike."""
+"""One path for all operations: tools, resources, prompts and others share hooks, guards and routes."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ EVERY: dict[str, Asked] = {
     "tasks/get": lambda bus: bus.task(TASK).status(),
 }
 READ = {"tools/call", "resources/read", "prompts/get", "completion/complete"}
-"""Those that succeed whatever was done before."""
+"""Operations that succeed after any others."""
 
 
 def config() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every call is reported once, with the reason if it failed, whoever makes it."""
+"""Every call of every caller is reported once, with the reason if it failed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a model gets of a result: within its budget, clean, and the whole of it still to be read."""
+"""A result for a model: within its budget, clean, and readable as a whole."""
 
 import base64
 import json

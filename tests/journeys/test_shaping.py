@@ -1,4 +1,4 @@
-"""What a model sees of a tool, and what becomes of its arguments, over every transport."""
+"""A tool as a model sees it, and the effect of its arguments, over every transport."""
 
 import asyncio
 from dataclasses import replace

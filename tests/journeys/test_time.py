@@ -1,4 +1,4 @@
-"""How long a call may take, by a clock that does not depend on how busy the machine is."""
+"""Time limits of calls, by a clock that does not depend on how busy the machine is."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A server in plain JSON-RPC over stdio that offers what a JSON file says: `python offering.py FILE`.
+"""A server in plain JSON-RPC over stdio that offers the content of a JSON file: `python offering.py FILE`.
 
 The file is read for every list, and may have `tools`, `prompts`, `templates` and `instructions`. When it
 changes, the server sends `list_changed`. Every call is answered with the name of the tool, and appended to

@@ -103,7 +103,7 @@ class Place:
 
     @property
     def starts(self) -> int:
-        """How often the server was started."""
+        """The number of times the server was started."""
         file = self.folder / "offer.json.starts"
         return len(file.read_text()) if file.exists() else 0
 
@@ -117,7 +117,7 @@ class Place:
         self.config.write_text(json.dumps({"servers": servers, **self.settings}))
 
     def offer(self, offer: Mapping[str, Any]) -> None:
-        """What the server offers from now on."""
+        """Change the server's offer from now on."""
         draft = self.folder / "offer.draft"
         draft.write_text(json.dumps(offer))
         draft.rename(self.folder / "offer.json")
@@ -136,7 +136,7 @@ class Place:
 
 
 def inventory_of(alias: str, offer: Mapping[str, Any]) -> Inventory:
-    """What a server lists that offers this."""
+    """The inventory of a server with this offer."""
     tools = [tool_spec(alias, tool, sys.maxsize) for tool in offer.get("tools", [])]
     return Inventory(
         tools=tuple(tool for tool in tools if isinstance(tool, ToolSpec)),

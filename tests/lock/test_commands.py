@@ -44,7 +44,7 @@ OPTION = "--config toolbus.json"
 
 
 def changed() -> Offer:
-    """What a server offers that changed everything."""
+    """A server's offer after everything has changed."""
     offer = deepcopy(OFFER)
     read = offer["tools"][0]
     schema = read["inputSchema"]
@@ -70,7 +70,7 @@ def run(place: Place, *words: str) -> Done:
 
 
 def printed(place: Place, *words: str) -> Any:
-    """What a command prints for programs."""
+    """The JSON output of a command."""
     return json.loads(run(place, "--json", *words).stdout)
 
 

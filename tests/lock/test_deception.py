@@ -228,7 +228,7 @@ def test_look_alikes_are_mapped_to_the_letter_they_look_like() -> None:
 
 
 def corpus() -> dict[str, LockedServer]:
-    """What real servers offer."""
+    """The definitions of real servers."""
     tools: dict[str, list[ToolSpec]] = {}
     for spec in specs():
         tools.setdefault(spec.origin.server, []).append(spec)

@@ -42,7 +42,7 @@ Reply = Say | str | list[ToolCall]
 
 
 class Framework(ABC):
-    """How an agent of a framework is run with the tools of a bus, as its page shows."""
+    """The way to run an agent of a framework with the tools of a bus, as its page shows."""
 
     @abstractmethod
     async def run(self, bus: Toolbus) -> None:

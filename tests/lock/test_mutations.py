@@ -1,4 +1,4 @@
-"""What a server changes after it was approved is held; what is not a change is not."""
+"""A server's changes after approval are held; anything else is not."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ Change = Callable[[Tools], Tools | None]
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of what the server lists, and what becomes of it."""
+    """A change of a server's list, and its effect."""
 
     change: Change
     held: tuple[str, ...] = ("read",)
@@ -133,7 +133,7 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def mutated(mutation: Mutation) -> dict[str, Any]:
-    """The offer after the change, in which `stat` is marked as listed anew."""
+    """The offer after the change; `stat` is marked to show that the list is new."""
     tools = deepcopy(OFFER["tools"])
     found = mutation.change(tools)
     tools = found if isinstance(found, list) else tools
@@ -142,7 +142,7 @@ def mutated(mutation: Mutation) -> dict[str, Any]:
 
 
 async def relisted(bus: Toolbus) -> None:
-    """Wait until the bus has the changed list; the mark does not count as a change."""
+    """Wait until the bus has the changed list; the mark is not a change of the definition."""
     await until(lambda: bool(bus.catalog["files_stat"].meta))
 
 
@@ -164,7 +164,7 @@ SOME = [
 
 @pytest.mark.parametrize("case", sampled(CASES, *SOME), ids="-".join)
 async def test_a_mutation(case: tuple[str, str], tmp_path: Path) -> None:
-    """What changed is not in the catalog and cannot be called; the rest can."""
+    """Changed definitions are not in the catalog and cannot be called; the rest can."""
     mutation, when = MUTATIONS[case[0]], case[1]
     place = Place(tmp_path)
     place.approve()

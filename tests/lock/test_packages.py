@@ -1,4 +1,4 @@
-"""Which package a launcher runs, whether it is pinned, and which version it resolved."""
+"""The package that a launcher runs, whether it is pinned, and the resolved version."""
 
 import json
 import sys

@@ -33,9 +33,9 @@ from toolbus.extension import McpBridgeExtension
 from toolbus.testing import ScriptedModel, ToolCall
 
 Answer: TypeAlias = Literal["once", "no"] | None
-"""What a person answers; None if nobody can be asked."""
+"""A person's answer; None if nobody can be asked."""
 OWN = ("seq", "time", "id", "run", "face", "by", "ms", "bytes", "prev", "hash")
-"""What differs from one face to the next, or from one run to the next."""
+"""Fields that differ between faces, or between runs."""
 POLICY: list[dict[str, Any]] = [
     {
         "tools": "desk/echo",
@@ -74,7 +74,7 @@ class Case:
 
     @property
     def trail(self) -> list[dict[str, Any]]:
-        """The lines without what belongs to one run or one face."""
+        """The lines without the fields of one run or one face."""
         return [{key: value for key, value in event.items() if key not in OWN} for event in self.recorded]
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the policy share: a person who answers, and the lines of a trail."""
+"""Shared parts of the policy tests: a person who answers, and the lines of a trail."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def lines(trail: Path) -> list[dict[str, Any]]:
 
 
 def decisions(trail: Path) -> list[tuple[Any, ...]]:
-    """Of each decision: what about, what, by which rule, by whom."""
+    """The target, the decision, the rule and the decider of each decision."""
     return [
         (line.get("tool") or line["route"], line["decision"], line.get("rule"), line["by"])
         for line in lines(trail)

@@ -1,4 +1,4 @@
-"""Lasting answers count for one user, one definition and one rule, and expire with them."""
+"""Lasting answers apply to one user, one definition and one rule, and expire with them."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Project:
-    """A config file with one server, whose tool can be described anew."""
+    """A config file with one server, whose tool can be given a new description."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "toolbus.json"
@@ -57,7 +57,7 @@ class Project:
         self.file.write_text(json.dumps({"servers": {"day": entry}, "policy": rules}))
 
     async def asked(self, *answers: Any, user: str = "") -> int:
-        """How often a person is asked in a run with two calls."""
+        """The number of questions to a person in a run with two calls."""
         person = Person(*answers)
         async with Toolbus(self.file, interactions=person.interactions) as bus:
             view = bus.as_user(user) if user else bus
@@ -142,7 +142,7 @@ async def test_approvals_that_others_can_write(project: Project, state: Path) ->
 
 
 async def test_approvals_that_are_damaged(project: Project, state: Path) -> None:
-    """Nothing is approved by a file that cannot be read."""
+    """An unreadable file approves nothing."""
     assert await project.asked("always") == 1
     file = approvals_in(state)
     for content in (

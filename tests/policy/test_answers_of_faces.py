@@ -1,4 +1,4 @@
-"""What a person answers in a face counts for exactly that call, or for as long as the person said."""
+"""A person's answer in a face applies to exactly that call, or for as long as the person chose."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -53,7 +53,7 @@ async def shouting(call: Operation, following: Callable[[Operation], Any]) -> To
 
 
 async def answered(run: Run[str], *answers: bool | str) -> tuple[list[ApprovalAsked], list[str]]:
-    """What a run asked, and what the model was told of its calls; the answers are given in order."""
+    """The questions of a run, and the model's results of its calls; the answers are given in order."""
     left, asked = list(answers), list[ApprovalAsked]()
     async with asyncio.timeout(PATIENCE):
         async for event in run:
@@ -198,7 +198,7 @@ async def test_a_denied_name_gets_the_reason_of_its_rule() -> None:
 
 
 async def test_a_hook_changes_what_was_approved_in_an_agent() -> None:
-    """The call is refused: what would be sent was not approved."""
+    """The call is refused: the changed arguments were not approved."""
     async with (
         bus_with(ASK, hooks=[shouting]) as bus,
         Agent(ScriptedModel([ECHO, "Done."]), tools=[bus]) as agent,
@@ -229,7 +229,7 @@ async def test_a_hook_changes_what_was_approved_and_a_person_is_asked_again() ->
 
 @pytest.mark.parametrize("changes", [False, True])
 async def test_a_hook_changes_what_was_approved_in_the_openai_agents_sdk(changes: bool) -> None:
-    """The call is refused: what would be sent was not approved."""
+    """The call is refused: the changed arguments were not approved."""
     async with bus_with(ASK, hooks=[shouting] if changes else []) as bus:
         with model([WireCall("desk_echo", {"text": "tea"})]) as provider:
             async with AsyncOpenAI() as client:
@@ -251,7 +251,7 @@ def pydantic_agent(toolset: Any) -> PydanticAgent[None, str | DeferredToolReques
 
 
 async def test_a_person_changes_the_arguments_in_pydantic_ai() -> None:
-    """What the person wrote is approved, and sent."""
+    """The person's arguments are approved, and sent."""
     async with bus_with(ASK) as bus:
         with model([WireCall("desk_echo", {"text": "tea"})]) as provider:
             async with pydantic_agent(pydantic_ai.toolset(bus, approve="writes")) as agent:

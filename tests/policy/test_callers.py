@@ -1,4 +1,4 @@
-"""Who called: every face names itself on its operations, and a run of an agent has an id of its own."""
+"""The caller: every face names itself on its operations, and a run of an agent has an id of its own."""
 
 from collections.abc import AsyncIterator
 from typing import Any

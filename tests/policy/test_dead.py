@@ -1,4 +1,4 @@
-"""Rules without effect are found, with what may have been meant."""
+"""Rules without effect are found, with likely alternatives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Why a rule decides, in words."""
+"""The explanation of a rule's decision, in words."""
 
 from typing import Any
 

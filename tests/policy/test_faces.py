@@ -25,20 +25,20 @@ ASKING = {
     "extension": "openai-agents",
     "cli": "terminal",
 }
-"""Who asks for each face, as the trail has it."""
+"""The asker for each face, as named in the trail."""
 SILENT = ("openai-agents", "pydantic-ai", "extension")
 """Frameworks that do not tell their tools of a denial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a call through one face came to."""
+    """The outcome of a call through one face."""
 
     told: str
     trail: list[dict[str, Any]]
-    """Without what belongs to one run or one face."""
+    """The trail without the fields of one run or one face."""
     by: list[str]
-    """Who decided."""
+    """The deciders."""
 
 
 async def outcomes(folder: Path, text: str, answer: Answer, faces: Sequence[str]) -> dict[str, Outcome]:

@@ -1,4 +1,4 @@
-"""What hints count for: those of a trusted server as given, those of another one only to be stricter."""
+"""The effect of hints: a trusted server's are used as given, an untrusted one's only tighten."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_server_that_marks_its_own_tool_as_read_only() -> None:
 
 
 def test_a_server_that_says_its_tool_is_harmless() -> None:
-    """The tool still counts as destructive."""
+    """The tool is still treated as destructive."""
     rules = policy({"hint": "destructive", "do": "deny"})
     harmless = {"destructiveHint": False, "readOnlyHint": True}
     assert rules.decide(tool("files/x", **harmless), {}) == Verdict(action="deny", rule=0)

@@ -58,7 +58,7 @@ def test_a_pattern_is_divided_at_the_server(pattern: str, server: str, name: str
     ids=["case", "space", "hidden", "cyrillic", "full width", "joiner"],
 )
 def test_a_name_that_looks_like_a_denied_one(name: str) -> None:
-    """It is denied, too, and never falls under a rule that allows the other."""
+    """It is also denied, and never falls under a rule that allows the other."""
     assert denied("github/delete_*", tool_of("github", name))
     assert denied("github/Delete_Repo", tool_of("github", name))
     assert not allowed("github/delete_repo", tool_of("github", name))

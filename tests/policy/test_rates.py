@@ -1,4 +1,4 @@
-"""How often a rule lets calls through."""
+"""The number of calls that a rule allows over time."""
 
 from tests.inside.core import PROGRAM, Caller
 from tests.inside.policy import Rates
@@ -77,7 +77,7 @@ def test_every_rule_counts_for_itself() -> None:
 
 
 def test_another_rate_keeps_the_calls_that_were_made() -> None:
-    """As after a reload of the config."""
+    """The situation is the same after a reload of the config."""
     rates = Rates(Clock())
     for _ in range(5):
         assert rates.over(rule(do="allow", per_minute=5), "policy[0]", PROGRAM) is None

@@ -1,4 +1,4 @@
-"""What holds of every policy and every target."""
+"""Properties of every policy and every target."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def strictness(
 def test_no_hint_of_an_untrusted_server_loosens(
     rules: Policy, server: str, name: str, marks: dict[str, bool], arguments: dict[str, Any]
 ) -> None:
-    """Whatever it marks, its tool is treated at least as strictly as without marks."""
+    """With any marks, its tool is treated at least as strictly as without marks."""
     marked = strictness(rules, server, name, marks, arguments)
     assert marked >= strictness(rules, server, name, {}, arguments)
     more = strictness(rules, server, name, {**marks, "readOnlyHint": True}, arguments)
@@ -88,7 +88,7 @@ def test_the_explanation_names_the_rule_that_decides(
 def test_a_rule_that_is_never_reached_never_decides(
     rules: Policy, server: str, name: str, marks: dict[str, bool], trusted: bool, arguments: dict[str, Any]
 ) -> None:
-    """Except about a name that only resembles one that an earlier rule allows."""
+    """The exception is a name that only resembles one that an earlier rule allows."""
     never = {
         found.rule for found in rules.dead({}, ["files", "git", "a/b"]) if "never reached" in found.problem
     }

@@ -1,4 +1,4 @@
-"""What a server asks during a call passes the same guard and the same trail."""
+"""Requests of a server during a call pass the same guard and the same trail."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 async def outcome(bus: Toolbus, name: str, arguments: dict[str, Any]) -> str:
-    """What comes of a call whose request is declined: the tool fails, or the call as a whole."""
+    """The outcome of a call whose request is declined: the tool fails, or the call as a whole."""
     try:
         result = await bus.call(name, arguments)
     except ServerRejected as error:

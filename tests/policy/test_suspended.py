@@ -78,7 +78,7 @@ async def test_an_approval_is_bound_to_its_call() -> None:
 
 
 async def test_a_pending_call_without_its_question() -> None:
-    """It is refused, whatever it says about an approval."""
+    """It is refused, despite any approval in it."""
     async with Toolbus(config()) as bus:
         pending = await suspended(bus, "day_echo", {"text": "x"})
         edited = replace(pending, requests={}, approved=pending.call)

@@ -1,4 +1,4 @@
-"""Forms of servers: what is one, what fits into it, and what a person may type."""
+"""Forms of servers: valid forms, valid answers, and typed text."""
 
 from typing import Any
 

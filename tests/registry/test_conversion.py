@@ -192,7 +192,7 @@ def test_a_package_that_only_speaks_http_is_a_url_and_says_how_to_start_it() -> 
 
 
 def reason(choice: LaunchChoice) -> str:
-    """Why a choice cannot be used."""
+    """The reason why a choice cannot be used."""
     return choice.problem or ""
 
 

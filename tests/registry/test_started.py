@@ -1,7 +1,7 @@
 """Published servers that are started and called through the entries that their `server.json` becomes.
 
-The documents are those of the recorded registry; a version is another one where the index has lost it, and
-`mcp<2` is added for servers that were written for the SDK before 2.0.
+The documents come from the recorded registry. A version that the index has lost is replaced. `mcp<2` is added
+for servers that were written for the SDK before 2.0.
 """
 
 import json

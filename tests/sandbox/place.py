@@ -1,4 +1,4 @@
-"""Where the tests of the sandbox run: whether it can be made here, and a server that tries to get out."""
+"""The place of the sandbox tests: whether a sandbox works here, and a server that tries to get out."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ PYTHON = os.path.join(sys.base_prefix, "bin", "python3")
 
 @cache
 def sandbox_problem() -> str | None:
-    """Why there can be no sandbox here."""
+    """The reason why there can be no sandbox here."""
     if (bubblewrap := shutil.which("bwrap")) is None:
         return "bubblewrap is not installed; run apt install bubblewrap"
     tried = [
@@ -55,7 +55,7 @@ def bus_of(**entry: Any) -> Toolbus:
 
 
 async def attack(bus: View, what: str, target: str | Path = "", server: str = "probe") -> str:
-    """What the probe got, or why it failed."""
+    """The loot of the probe, or the reason why it failed."""
     return (await bus.call(f"{server}/attack", {"what": what, "target": str(target)})).text
 
 
@@ -67,7 +67,7 @@ def outside(what: str, target: str | Path = "", env: dict[str, str] | None = Non
 
 
 def command_lines() -> list[bytes]:
-    """Those of all processes of the machine."""
+    """The command lines of all processes of the machine."""
     found: list[bytes] = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

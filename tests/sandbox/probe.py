@@ -97,7 +97,7 @@ def namespace(_: str) -> str:
 
 
 def virtual_socket(_: str) -> str:
-    """A socket that reaches the host of a virtual machine, whatever the network namespace."""
+    """A socket that reaches the host of a virtual machine, from any network namespace."""
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
     return "made"
 

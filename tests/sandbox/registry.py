@@ -82,7 +82,7 @@ def _wheel(more: Mapping[str, str]) -> bytes:
 
 
 class Registry:
-    """What it was asked for, and whether it answers."""
+    """The requests that it got, and whether it answers."""
 
     def __init__(
         self, manifest: Mapping[str, object], npm: Mapping[str, str], wheel: Mapping[str, str]
@@ -96,7 +96,7 @@ class Registry:
         self._tarball, self._wheel = _tarball(self._manifest, npm), _wheel(wheel)
 
     def variables(self) -> dict[str, str]:
-        """What tells the launchers where it is."""
+        """The variables that lead the launchers to it."""
         return {"npm_config_registry": self.url, "UV_DEFAULT_INDEX": f"{self.url}/simple"}
 
     def content(self, path: str) -> tuple[bytes, str] | None:

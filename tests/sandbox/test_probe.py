@@ -1,4 +1,4 @@
-"""A server that tries to get out of its sandbox: what works outside does not work inside."""
+"""A server that tries to get out of its sandbox: attacks that work outside fail inside."""
 
 import ctypes
 import json
@@ -91,7 +91,7 @@ async def test_a_server_that_opens_a_socket(home: Path, listeners: list[str]) ->
 async def test_a_server_that_reads_our_environment(
     home: Path, monkeypatch: pytest.MonkeyPatch, inherited: str
 ) -> None:
-    """It has its own variables only, also if it inherits all."""
+    """It has its own variables only, even if it inherits all."""
     monkeypatch.setenv(VARIABLE, SECRET)
     assert outside("environment", VARIABLE) == f"got {SECRET}"
     async with bus_of(inherit_env=inherited, env={"OWN": "1"}) as bus:
@@ -198,7 +198,7 @@ async def test_a_link_that_a_server_plants_for_its_next_start(home: Path, tmp_pa
 
 
 async def test_an_interpreter_that_a_server_plants_for_its_next_start(home: Path, tmp_path: Path) -> None:
-    """What it names is not shown: a server could name any file."""
+    """Its target is not shown: a server could name any file."""
     work = tmp_path / "work"
     (work / "bin").mkdir(parents=True)
     (work / "bin" / "python3").symlink_to(home / ".ssh" / "id")

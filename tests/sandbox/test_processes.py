@@ -81,7 +81,7 @@ async def test_a_call_that_times_out_leaves_the_server_usable() -> None:
 
 
 async def test_a_server_that_has_to_be_asked_to_end_can_end_by_itself(tmp_path: Path) -> None:
-    """Also the processes of bubblewrap are asked, and would take the server with them."""
+    """The processes of bubblewrap also get the request, and would take the server with them."""
     async with bus_of(
         args=[str(PROBE), "farewell", str(tmp_path / "note")], sandbox={"write": [str(tmp_path)]}
     ):

@@ -1,4 +1,4 @@
-"""Where there can be no sandbox, or something is missing in it, the server is not started, and says why."""
+"""Without a working and complete sandbox, the server is not started, and the error gives the reason."""
 
 import json
 import shutil

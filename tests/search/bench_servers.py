@@ -1,6 +1,6 @@
 """Servers in process for real definitions: each call is recorded, and answered.
 
-The definitions are the 527 of LiveMCPBench, or those of the servers that the tests install.
+The definitions are the 527 of LiveMCPBench, or come from the servers that the tests install.
 """
 
 import json
@@ -28,7 +28,7 @@ def config(called: Called, *, copies: int = 1, **settings: Any) -> dict[str, Any
 
 
 def tasks() -> list[tuple[str, list[str]]]:
-    """Tasks: their words, and the tools (`server/tool`) that count as right.
+    """Tasks: their words, and the right tools (`server/tool`).
 
     Thirty steps of LiveMCPBench, every third; or our own queries for which there is a right tool.
     """

@@ -1,4 +1,4 @@
-"""How well tools are found among real ones by words alone, with queries that no weight was chosen by."""
+"""The quality of search by words alone among real tools, with queries that were not used for weights."""
 
 from bench.search import own_queries
 from tests.inside.core import Catalog

@@ -1,4 +1,4 @@
-"""Find tools: by name always, else by the words they share with what is wanted."""
+"""Find tools: always by name, otherwise by the words they share with the query."""
 
 from collections.abc import Sequence
 

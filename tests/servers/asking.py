@@ -279,7 +279,7 @@ LISTENERS: list[tuple[Any, str]] = []
 
 
 class TaskParams(types.RequestParams):
-    """What is asked about a task."""
+    """The parameters of requests about a task."""
 
     task_id: str
     input_responses: dict[str, Any] | None = None

@@ -74,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(transport: str, port_file: str = "") -> None:
-    """Serve until the input ends, or for ever."""
+    """Serve until the input ends, or forever."""
     if transport == "stdio":
         for line in sys.stdin:
             sys.stdout.write("".join(json.dumps(reply) + "\n" for reply in replies(json.loads(line))))

@@ -20,7 +20,7 @@ class Authority:
         self._own = self._signed(self._name, self._key.public_key(), is_authority=True)
 
     def issued(self, file: Path, *addresses: str) -> Path:
-        """A file with a new key, its certificate for these addresses, and that of the authority."""
+        """A file with a new key, its certificate for these addresses, and the authority's certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "toolbus test server")])
         made = self._signed(name, key.public_key(), addresses)

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def result(method: str, params: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What answers a request; None if it is not known."""
+    """The result for a request; None if the method is unknown."""
     names = [tool["name"] for tool in tools]
     match method:
         case "initialize":

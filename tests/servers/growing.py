@@ -33,7 +33,7 @@ NAMES = {"type": "object", "properties": {"kind": {"type": "string"}}}
 
 
 class Growing:
-    """One server, whichever wire it is on."""
+    """One server, on any wire."""
 
     def __init__(self, script: Message) -> None:
         self.script = script

@@ -29,7 +29,7 @@ OBJECT = {"type": "object"}
 
 
 def subject(ctx: Context) -> str:
-    """Who asks."""
+    """The user who asks."""
     headers = getattr(ctx.request, "headers", None)
     if headers is None:
         return os.environ.get("WHO", "(nobody)")
@@ -110,7 +110,7 @@ class Personal:
 
 
 class Announcing(Server[Any]):
-    """Says in the legacy era, too, that its lists change."""
+    """Declares in the legacy era that its lists change."""
 
     def create_initialization_options(self, *args: Any, **more: Any) -> Any:
         return super().create_initialization_options(NotificationOptions(tools_changed=True))

@@ -1,4 +1,4 @@
-"""A server in plain JSON-RPC over stdio, with nothing of the SDK: it can be told to misbehave.
+"""A server in plain JSON-RPC over stdio, without the SDK: it can be told to misbehave.
 
 Run it: `python plain.py [BEHAVIOUR ...]`. Without behaviours it is a correct server of the legacy era
 with one tool, `echo`; `modern` makes it one of the modern era. The behaviours are the methods of `Plain`

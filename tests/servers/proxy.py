@@ -16,7 +16,7 @@ class ProxyServer:
         self._server_port = server_port
         self.heads: list[str] = []
         self.certificates: list[object] = []
-        """What each client presented."""
+        """The certificate that each client presented."""
         self.refuses: bytes | None = None
         self.port = 0
 

@@ -21,7 +21,7 @@ class Request:
     line: str
     headers: dict[str, str]
     names: tuple[str, ...]
-    """The names of all headers, also of those that came twice."""
+    """The names of all headers, including repeated ones."""
     message: dict[str, Any]
     answer: bytes
 

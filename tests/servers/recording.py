@@ -34,7 +34,7 @@ class Recording:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], str | None]] = []
         self.messages: list[dict[str, Any]] = []
-        """What was posted."""
+        """The posted messages."""
         self.statuses: dict[str, int] = {}
         """JSON-RPC method -> the HTTP status to refuse it with."""
         self.results = dict(RESULTS)
@@ -46,9 +46,9 @@ class Recording:
         self.cut: set[str] = set()
         """JSON-RPC methods whose answer is an event stream that ends too early."""
         self.closes = 0
-        """How often the stream that answers a call is closed before the answer; a GET goes on with it."""
+        """The number of times that a call's stream is closed before the answer; a GET goes on with it."""
         self.came: list[float] = []
-        """When it was gone on with."""
+        """The times at which the stream was continued."""
         self.errors: dict[str, list[dict[str, Any]]] = {}
         """JSON-RPC method -> errors to answer with, one after another, before its result."""
         self.called: Any = None
@@ -59,10 +59,10 @@ class Recording:
         self.port = 0
         self.listening: socket.socket | None = None
         self.gate: Event | None = None
-        """What a call waits for before it is answered."""
+        """The event that a call waits for before it is answered."""
 
     def stop_listening(self) -> None:
-        """Take no more connections; what is under way goes on."""
+        """Take no more connections; running requests go on."""
         assert self.listening is not None
         self.listening.close()
 

@@ -1,11 +1,11 @@
 """A server in plain JSON-RPC over stdio that answers and asks by a script, well-behaved or not.
 
 Run it: `python scripted.py modern|legacy SCRIPT_JSON`. It has the tools `act`, `wait` (which takes `slow`
-seconds) and `log` (all it was sent). The script may hold `call` and `task` (answers to calls and to
-tasks/get, one after another, the last one again and again), `error` (to calls), `ask` (what it asks in a
-call of the legacy era), `tasks_only` (whether `act` has to be a task of the legacy era, whose results are
-`result`, one after another), `times` (how often it asks), `at_once` (whether the call is answered before the
-question), `dies_of`, `fails_unanswered`.
+seconds) and `log` (all it was sent). The script may hold `call` and `task`: answers to calls and to
+tasks/get, one after another, the last one repeatedly. `error` is an answer to calls. `ask` is a question in a
+call of the legacy era, and `times` the number of questions. With `tasks_only`, `act` has to be a task of the
+legacy era, whose results are `result`, one after another. With `at_once`, the call is answered before the
+question. Other keys are `dies_of` and `fails_unanswered`.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""A server in plain JSON-RPC over stdio that offers exactly what a file says, valid or not.
+"""A server in plain JSON-RPC over stdio that offers exactly the content of a file, valid or not.
 
 Run it: `python staged.py modern|legacy FILE`. The file is JSON: a list of stages, each with some of `tools`,
-`prompts`, `resources`, `resourceTemplates` and `instructions`, sent as they stand. A call of the tool `next`
-goes on to the next stage, with a notice that all lists changed; any other call answers with its name. The
-text "DEEP" stands for an object that is nested too deeply for any reader or writer of JSON.
+`prompts`, `resources`, `resourceTemplates` and `instructions`. They are sent unchanged. A call of the tool
+`next` goes on to the next stage, with a notice that all lists changed; any other call answers with its name.
+The text "DEEP" stands for an object that is nested too deeply for any reader or writer of JSON.
 """
 
 import json

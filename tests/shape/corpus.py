@@ -1,6 +1,6 @@
-"""Real tool definitions: those in the folder TOOLBUS_CORPUS (default ../shared/data), if it exists.
+"""Real tool definitions: from the folder TOOLBUS_CORPUS (default ../shared/data), if it exists.
 
-Otherwise, those of the servers that the tests install (`tests/interop/definitions.json`).
+Otherwise, they come from the servers that the tests install (`tests/interop/definitions.json`).
 """
 
 import json
@@ -18,7 +18,7 @@ FOLDER = Path(
 
 
 def source() -> Path:
-    """Where the definitions come from."""
+    """The place of the definitions."""
     return FOLDER.resolve() if FOLDER.is_dir() else definitions.RECORD
 
 
@@ -31,7 +31,7 @@ def specs() -> list[ToolSpec]:
 
 
 def by_server_name() -> list[Any]:
-    """The definitions that name their server: those of LiveMCPBench, or the recorded ones."""
+    """The definitions that name their server: from LiveMCPBench, or the recorded ones."""
     if not FOLDER.is_dir():
         return definitions.recorded()
     return [tool for path in sorted(FOLDER.glob("*/tools.json")) for tool in _tools(path)]

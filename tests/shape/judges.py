@@ -25,7 +25,7 @@ PACKAGES = {
 
 
 def missing(judge: str) -> str | None:
-    """Why a judge is absent, if it is."""
+    """The reason why a judge is absent, if it is."""
     package = PACKAGES[judge]
     try:
         found = find_spec(package) is not None
@@ -35,7 +35,7 @@ def missing(judge: str) -> str | None:
 
 
 def refusals(dialect: str, value: JSON) -> list[str]:
-    """What the packages say against a definition."""
+    """The packages' objections to a definition."""
     return [] if dialect not in _JUDGES or missing(dialect) else _JUDGES[dialect](value)
 
 
@@ -104,7 +104,7 @@ def _pydantic_ai_strict(schema: JSON) -> list[str]:
 
 
 def google_rewrites(value: JSON) -> list[str]:
-    """What pydantic-ai's transformer for Gemini's subset would still take away or change."""
+    """The parts that pydantic-ai's transformer for Gemini's subset would still take away or change."""
     from pydantic_ai.profiles.google import GoogleOpenAPISchemaTransformer
 
     schema = value.get("parameters", {})

@@ -58,7 +58,7 @@ def _openai_function(function: JSON) -> Found:
 
 
 def openai_schema(schema: JSON) -> Found:
-    """What OpenAI refuses of a schema that is not strict.
+    """The parts that OpenAI refuses in a schema that is not strict.
 
     The top: https://github.com/langchain-ai/langchainjs/issues/9804 (an object, without oneOf, anyOf, allOf,
     enum, not); arrays without items: https://github.com/PrefectHQ/fastmcp/issues/2464; propertyNames:

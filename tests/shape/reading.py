@@ -27,7 +27,7 @@ def accepts(schema: JSON, value: JSON) -> bool:
 
 
 def fault(schema: JSON) -> str | None:
-    """Why a schema is none of draft 2020-12, if so."""
+    """The reason why a schema is not valid in draft 2020-12, if so."""
     return _fault(json.dumps(schema))
 
 

@@ -1,4 +1,4 @@
-"""Schemas for property tests: `messy` is whatever a server may send, `sane` is what a careful one sends."""
+"""Schemas for property tests: `messy` ones like from any server, `sane` ones like from a careful server."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever stands in a tool's definition, nothing on its way to a model raises, and its neighbour arrives."""
+"""No definition of a tool, however odd, raises on its way to a model, and its neighbor always arrives."""
 
 import json
 from copy import deepcopy

@@ -29,7 +29,7 @@ json_values = st.recursive(
 
 
 def ends(text: str, shown: str, start: int = 0) -> tuple[str, str]:
-    """Head and tail of the text, by what the marker says; they have to be what is shown around it."""
+    """Head and tail of the text according to the marker; they have to match the text around it."""
     found = MARKER.search(shown)
     assert found, shown
     missing, offset = int(found[1].replace(",", "")), int(found[2]) - start

@@ -1,4 +1,4 @@
-"""Whatever a server sends becomes something that every provider takes, and never takes less than before."""
+"""Any schema of a server becomes one that every provider accepts, and never accepts less than before."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tools in the words of each provider: what changes, what is reported, and the way back."""
+"""Tools in the dialect of each provider: the changes, the reports, and the way back."""
 
 import json
 import re

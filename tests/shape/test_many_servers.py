@@ -21,7 +21,7 @@ def server(number: int) -> MCPServer:
 
 
 async def test_servers_that_come_up_together_are_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a rebuild takes long; whoever asks for the catalog meanwhile still gets all tools."""
+    """If a rebuild takes long, a reader of the catalog still gets all tools meanwhile."""
     monkeypatch.setattr(live_catalog, "_QUICK", 0.0)
     changes: list[CatalogChanged] = []
     bus = Toolbus({"servers": {f"s{number}": {"server": server(number)} for number in range(40)}})

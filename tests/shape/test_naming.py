@@ -1,4 +1,4 @@
-"""Names: legal, unique, the same on every run and whichever servers are up."""
+"""Names: legal, unique, the same on every run and for any set of running servers."""
 
 import random
 import re

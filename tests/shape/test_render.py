@@ -1,4 +1,4 @@
-"""What a model gets of a result: nothing lost without a word, no base64 in text."""
+"""A result for a model: losses are announced, and text has no base64."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What a model sees of a tool can be changed, and every tool tells what was done to it."""
+"""A tool as a model sees it can be changed, and every tool records its changes."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
 """A server in plain JSON-RPC over stdio with skills from a JSON file: `python serving.py FILE modern|legacy`.
 
-The file has `skills` (the entries to list), `unlisted` (entries that only `skills/get` returns), `files`
-(text by URI; `{"blob": ...}` for others) and `page` (skills on a page). It is read for every request; all
-methods are appended to `FILE.asked`, with the URI if there is one.
+The file has `skills` (the entries to list) and `unlisted` (entries that only `skills/get` returns). It also
+has `files` (text by URI; `{"blob": ...}` for others) and `page` (skills on a page). It is read for every
+request; all methods are appended to `FILE.asked`, with the URI if there is one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What an earlier toolbus kept for itself, in private files and in a store, still counts."""
+"""Values that an earlier toolbus kept for itself, in private files and in a store, are still valid."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def counts(carried: dict[str, Any], seal: Seal, spent: OneTimeUse, *, of: tuple[str, str]) -> Any:
-    """What was sealed; what was used is refused, and something new is not."""
+    """The sealed value; a used approval is refused, and a new one is not."""
     assert not await spent.use(carried["used"])
     new = spent.issue(60)
     assert [await spent.use(new), await spent.use(new)] == [True, False]

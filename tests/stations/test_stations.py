@@ -33,6 +33,12 @@ def whole(entry: dict[str, Any] | str) -> dict[str, Any] | str:
     return f"{HERE}:{entry}" if isinstance(entry, str) else {**entry, "use": f"{HERE}:{entry['use']}"}
 
 
+def place_of(code: str) -> str:
+    """The file and line of a sample."""
+    lines = Path(samples.__file__).read_text().splitlines()
+    return f"{samples.__file__}:{next(n for n, line in enumerate(lines, 1) if code in line)}"
+
+
 async def ignored(progress: float, total: float | None, message: str | None) -> None:
     """Somebody follows the progress of a call."""
 
@@ -70,19 +76,25 @@ async def test_a_guard_refuses_and_its_state_is_that_of_the_bus() -> None:
 
 async def test_a_guard_that_raises_refuses_and_is_named() -> None:
     async with with_hooks("stumbles") as bus:
-        with pytest.raises(CallDenied, match=f"the guard '{HERE}:stumbles' raised ZeroDivisionError"):
+        with pytest.raises(CallDenied) as refused:
             await bus.call("own/echo", {"text": "1"})
+    raised = f"tools/call of 'own_echo' was refused: the guard '{HERE}:stumbles' raised ZeroDivisionError"
+    assert str(refused.value) == f"{raised} ({place_of('raise ZeroDivisionError')})"
+    assert refused.value.public == raised
 
 
 @pytest.mark.parametrize(
     ("hook", "problem"),
-    [("breaks", "raised KeyError: 'user'"), ("answers_text", "returned str, not a ToolResult")],
+    [("breaks", "raised KeyError: 'user' ({place})"), ("answers_text", "returned str, not a ToolResult")],
 )
 async def test_a_hook_that_fails_fails_the_call_with_its_name(hook: str, problem: str) -> None:
     async with with_hooks("Follows", hook) as bus:
         with pytest.raises(HookFailed) as failed:
             await bus.call("own/echo", {"text": "1"})
-        assert str(failed.value) == f"own_echo failed: the hook '{HERE}:{hook}' {problem}"
+        place = place_of('raise KeyError("user")')
+        failure = f"own_echo failed: the hook '{HERE}:{hook}' {problem.format(place=place)}"
+        assert str(failed.value) == failure
+        assert failed.value.public == failure.partition(": 'user'")[0]
         [tool] = [one for one in bus.tools() if one.name == "own_echo"]
         assert (await tool.execute(text="x")).text == f"MCP error: {failed.value}"
     assert ("end", "own_echo", "refused") in samples.SEEN
@@ -102,10 +114,10 @@ async def test_an_observer_that_raises_fails_no_call_and_is_logged_once_for_each
         for _ in range(3):
             await bus.call("own/steps", {"count": 2}, on_progress=ignored)
     assert samples.SEEN.count(("end", "own_steps", None)) == 3
+    place = place_of('raise ValueError("in the middle")')
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert lines == [
-        f"the observer '{HERE}:Fails' raised ValueError: in the middle; this kind is not logged again"
-    ]
+    raised = f"the observer '{HERE}:Fails' raised ValueError: in the middle ({place})"
+    assert lines == [f"{raised}; this kind is not logged again"]
 
 
 async def test_references_in_options_are_filled_in_and_secrets_stay_secret(

@@ -1,4 +1,4 @@
-"""Start published servers, and compare what toolbus lists with what the SDK's own client lists.
+"""Start published servers, and compare toolbus's listings with the listings of the SDK's own client.
 
     make survey                              every server of servers.json, two at a time
     make survey ARGS="git time"              those whose names contain one of the words

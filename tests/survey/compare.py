@@ -21,7 +21,7 @@ from toolbus import Toolbus
 
 LIST = Path(__file__).with_name("servers.json")
 CACHE = Path(__file__).parents[2] / ".survey"
-"""What was downloaded; a second survey needs the package index only for what changed."""
+"""The downloads; a second survey needs the package index only for changes."""
 INSTALL_SECONDS = 400.0
 CONNECT_SECONDS = 90.0
 PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
@@ -41,10 +41,10 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What one client made of a server."""
+    """One client's listing of a server."""
 
     tools: int | None = None
-    """How many it listed; None if it could not connect."""
+    """The number of listed tools; None if it could not connect."""
     seconds: float = 0.0
     problem: str = ""
 
@@ -72,7 +72,7 @@ class Row:
 
 
 def verdict(sdk: int | None, toolbus: int | None) -> str:
-    """How toolbus did; it begins with WORSE if the SDK's client did better."""
+    """The verdict on toolbus; it begins with WORSE if the SDK's client did better."""
     if sdk is None and toolbus is None:
         return "neither connects"
     if toolbus is None:
@@ -117,7 +117,7 @@ async def _environment() -> AsyncGenerator[tuple[str, dict[str, str]]]:
 
 
 async def install(server: Published) -> str:
-    """Download a server; returns what went wrong."""
+    """Download a server; returns the problem, if any."""
     if not server.install:
         return ""
     async with _environment() as (folder, env):

@@ -1,4 +1,4 @@
-"""What is recorded and replayed: calls of a server of the tests, with everything that can happen in one."""
+"""Scenes to record and replay: calls of a test server, with everything that can happen in one."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What others wrote is shown before it is run: a server.json, an .mcpb file, the servers of editors."""
+"""Other people's code is shown before it is run: a server.json, an .mcpb file, the servers of editors."""
 
 import json
 import zipfile

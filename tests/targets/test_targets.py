@@ -187,6 +187,22 @@ def test_a_server_that_wants_a_sign_in_says_the_next_step(folder: Path) -> None:
     assert f"toolbus add server {locked.url} --auth oauth && toolbus login server" in error
 
 
+@pytest.mark.parametrize("kind", ["url", "command"])
+def test_the_command_that_resumes_a_call_needs_the_options_of_its_server(kind: str, folder: Path) -> None:
+    """Its line has their names, and no value: that may be a secret."""
+    suspended = ["call", "book", "guest=Ann", "--on-input", "suspend"]
+    program = ["--env", "API_KEY=k3y-of-ann", "--", warm.python(), str(SERVERS / "asking.py"), "stdio"]
+    with web_server("http", folder, script="asking.py") as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        used = ["--server", url, "--header", "X-Key: k3y-of-ann"] if kind == "url" else program
+        done = toolbus(*suspended, *used, folder=folder)
+        (folder / "call.json").write_text(done.stdout)
+        line = f"--server {url} --header X-Key=..." if kind == "url" else "--env API_KEY=... -- COMMAND"
+        assert done.stderr.endswith(f"to answer, run: toolbus call --resume FILE {line}\n")
+        resumed = toolbus("call", "--resume", "call.json", "date=2026-01-31", *used, folder=folder)
+    assert resumed.stdout == "Ann: 2026-01-31, 2, inside, quiet False\n"
+
+
 MISUSES: dict[str, tuple[list[str], str]] = {
     "an option as a target": (["tools", "--server", "--json"], "'--json' is not a server: expected a URL"),
     "an option, attached": (["tools", "--server=-x"], "'-x' is not a server"),

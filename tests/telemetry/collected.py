@@ -1,4 +1,4 @@
-"""What a program that installed OpenTelemetry has recorded, in a form that tests can compare."""
+"""The records of a program that installed OpenTelemetry, in a form that tests can compare."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager

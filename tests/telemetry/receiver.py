@@ -37,7 +37,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What was received so far."""
+    """Everything received so far."""
 
     url: str
     spans: list[Received] = field(default_factory=list[Received])

@@ -1,4 +1,4 @@
-"""What happens during a call is in its span: frameworks, questions, approvals, lost connections."""
+"""Events during a call are in its span: frameworks, questions, approvals, lost connections."""
 
 import os
 import signal

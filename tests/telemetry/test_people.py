@@ -1,4 +1,4 @@
-"""What a call took is without the time that people took to answer, wherever it is shown."""
+"""The duration of a call excludes the time that people took to answer, in all outputs."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The trace context on the wire: in `_meta` and in headers, once, and that of the right span."""
+"""The trace context on the wire: in `_meta` and in headers, once, from the right span."""
 
 import json
 from collections.abc import Iterator

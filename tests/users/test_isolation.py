@@ -1,4 +1,4 @@
-"""What one user lists, calls, keeps, subscribes to and hears of reaches nobody else."""
+"""Lists, calls, kept results, subscriptions and events of one user reach nobody else."""
 
 import asyncio
 import random

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def secrets_of(**by_user: str) -> Callable[[str, str], str | None]:
-    """Everybody has one secret, or none; the bus itself has that of nobody."""
+    """Everybody has one secret, or none; the bus itself has no user's secret."""
 
     def get_secret(name: str, user: str) -> str | None:
         return by_user.get(user)

@@ -1,4 +1,4 @@
-"""The lockfile holds for every user: what a server offers to one of them is compared for that one."""
+"""The lockfile applies to every user: a server's offer to one user is compared for that user."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is remembered of inventories ends with them."""
+"""Everything remembered about inventories ends with them."""
 
 import gc
 import tracemalloc

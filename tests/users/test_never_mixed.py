@@ -1,9 +1,9 @@
 """Users, sessions and views never mix, for generated configs and interleavings.
 
-Every list and result of the server names whom its connection belongs to. A model of a few lines says what
-each view has to show; whatever happened before, and whoever asked first, the bus has to agree. After each
-step, no tenant shows a snapshot of anything but its inputs of now: a change that was not announced would
-leave an old one in place.
+Every list and result of the server names whom its connection belongs to. A model of a few lines predicts the
+content of each view. The bus has to agree, after any history and any order of requests. After each step,
+every tenant shows a snapshot of its current inputs. A change that was not announced would leave an old one in
+place.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class Model:
         apart: frozenset[str],
         approved: frozenset[str] | None,
     ) -> None:
-        """The users whose token differs from that of the bus, and the servers with `per_session`."""
+        """The users whose token differs from the bus's own, and the servers with `per_session`."""
         self.differing, self.apart, self.port, self.folder = differing, apart, port, folder
         self.denied: Sequence[str] = ()
         self.approved = approved
@@ -143,7 +143,7 @@ class Model:
         return user if name == "TOKEN" and user in self.differing else "bus"
 
     def owner(self, who: Who, alias: str) -> str:
-        """Whom a connection that `who` uses belongs to."""
+        """The owner of a connection that `who` uses."""
         if alias == "own" and who[0] in self.differing:
             return who[0]
         return "open" if alias == "open" else "bus"
@@ -292,7 +292,7 @@ def test_whoever_comes_before_or_at_the_same_time(
 
 
 def offered(alias: str, names: frozenset[str]) -> Inventory:
-    """What the server lists, as far as it is approved."""
+    """The listing of the server, as far as it is approved."""
     return Inventory(
         tools=tuple(
             ToolSpec(
@@ -332,7 +332,7 @@ INVENTORIES = [
 
 
 def approvals_of(*approved: int | None) -> LockApprovals:
-    """The approvals of a lockfile with those of INVENTORIES."""
+    """The approvals of a lockfile with these approved INVENTORIES."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "toolbus.json"
         file.write_text(json.dumps(CONFIGS[0]))

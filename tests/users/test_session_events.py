@@ -1,4 +1,4 @@
-"""What happens on a session's own connections reaches that session, and what it shares reaches all."""
+"""Events on a session's own connections reach that session, and events on shared ones reach all."""
 
 import asyncio
 from pathlib import Path

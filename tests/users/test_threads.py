@@ -141,7 +141,7 @@ STATIONS = ("journal", "observers", "hooks", "arguments", "guards", "policy", "r
 
 
 def test_the_rules_of_a_second_view_count_at_once() -> None:
-    """The first view with rules has the path laid; a second one, in another thread, needs it as well."""
+    """The first view with rules has the path laid; a second one, in another thread, also needs it."""
     enforcement, begun, go_on = Enforcement(CONFIG), threading.Event(), threading.Event()
     laid: list[bool] = []
 

@@ -1,14 +1,13 @@
 """Programs without their imports: a process that has made them forks one for each.
 
-Most of what a short command or a test server costs is the import of the SDK, a second each time. A program
-of this kind is a process of its own, with the streams, the folder and the environment that it is given; only
-its imports were made before. There are two: `toolbus`, and `python` with a script, `-c` and code, or `-m`
-and a module.
+Most of the cost of a short command or a test server is the import of the SDK, a second each time. A program
+of this kind is a process of its own, with its own streams, folder and environment; only its imports were made
+before. There are two: `toolbus`, and `python` with a script, `-c` and code, or `-m` and a module.
 
-`process.py` is the process that has made the imports, one for all of pytest's workers; it forks another for
+`process.py` is the process that has made the imports, one for all of pytest's workers. It forks another for
 each of them, and that one forks the programs, by `forking.py`. `standin.py` is the command line of such a
-program, for whoever has to start one by a command; `folder()` has it under the names `toolbus` and `python`,
-for a PATH. In the same way `workers.py` collects the tests once, and forks pytest's workers.
+program, for tests that have to start one by a command. `folder()` has it under the names `toolbus` and
+`python`, for a PATH. In the same way `workers.py` collects the tests once, and forks pytest's workers.
 """
 
 import atexit
@@ -62,7 +61,7 @@ class Forking:
 
     @property
     def address(self) -> str:
-        """Where it listens, once it does."""
+        """Its address, once it listens."""
         assert self.pid
         return _address(self._place)
 
@@ -150,7 +149,7 @@ def toolbus() -> str:
 
 
 def homes() -> dict[int, str]:
-    """The homes of the programs that run; that of a fork cannot be seen in the process table."""
+    """The homes of the running programs; a fork's home cannot be seen in the process table."""
     found: dict[int, str] = {}
     for file in (folder().parent / "homes").iterdir():
         with suppress(OSError):  # it ended while we looked

@@ -46,13 +46,13 @@ class Program:
         self.connection.close()
 
     def tell(self, number: int) -> None:
-        """Send a number, unless whoever asked is gone."""
+        """Send a number, unless the client is gone."""
         with suppress(OSError):
             self.connection.sendall(number.to_bytes(4, "big", signed=True))
 
 
 def serve(address: str, start: Start) -> None:
-    """Fork what is asked for, until our input ends."""
+    """Fork the requested programs, until our input ends."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen(100)

@@ -42,7 +42,7 @@ IMPORTED = (
     "openai.resources.responses.responses",
     "genai_prices.data",
 )
-"""What the programs would import, besides all of toolbus."""
+"""The programs' imports, besides all of toolbus."""
 
 warm_python = ""
 """The program `python` of this process."""

@@ -15,7 +15,7 @@ from tests.warm.forking import serve
 
 
 def _collect(arguments: list[str]) -> None:
-    """Import all that the workers would; what fails, fails there again and is reported."""
+    """Import all modules of the workers; a failing import fails there again and is reported."""
     told, silence = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     # Without capturing: a module may keep the streams that it finds.

@@ -1,4 +1,4 @@
-"""What the scripted model answers to one request, before a wire format spells it."""
+"""The scripted model's answer to one request, before a wire format spells it."""
 
 import json
 import re

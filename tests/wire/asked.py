@@ -1,4 +1,4 @@
-"""What one request to the model held, told the same way for every wire format."""
+"""The content of one request to the model, in the same form for every wire format."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Wire = Literal["chat", "responses", "anthropic", "google"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the model was told as the result of one tool call."""
+    """The result of one tool call, as the model got it."""
 
     id: str
     name: str | None = None
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What a wire format reads from a request body."""
+    """The parts that a wire format reads from a request body."""
 
     entries: Sequence[Entry]
     tools: Mapping[str, JSON]
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What surrounds the conversation in a request."""
+    """The facts around the conversation in a request."""
 
     wire: Wire
     model: str

@@ -26,7 +26,7 @@ MODEL = "scripted"
 
 @dataclass(slots=True, kw_only=True)
 class Reply:
-    """What the client understood; a stream adds to it as it comes, so that a broken one can be looked at."""
+    """The client's reading of the answer; a stream adds to it as it comes, even until it breaks."""
 
     text: str = ""
     calls: list[tuple[str | None, str, JSON]] = field(default_factory=list[tuple[str | None, str, JSON]])

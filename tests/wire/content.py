@@ -12,7 +12,7 @@ Kind = Literal["text", "images", "audio", "files"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The text parts joined with newlines, and the bytes of what came inline; remote URLs are left out."""
+    """The text parts joined with newlines, and the bytes of inline files; remote URLs are left out."""
 
     text: str = ""
     images: tuple[bytes, ...] = ()

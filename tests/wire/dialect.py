@@ -11,11 +11,11 @@ from tests.wire.turn import JSON, Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one provider's interface spells requests and answers."""
+    """The spelling of requests and answers in one provider's interface."""
 
     wire: Wire
     errors: Callable[[JSON, Mapping[str, str]], Iterator[str]]
-    """What is wrong with a request of the right types; with the calls made so far, by id."""
+    """The errors of a request of the right types; with the calls made so far, by id."""
     read: Callable[[JSON], Conversation]
     plain: Callable[[Answer], JSON]
     stream: Callable[[Answer], Iterator[str]]

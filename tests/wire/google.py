@@ -1,6 +1,6 @@
 """Google generateContent: POST /v1beta/models/{model}:generateContent and :streamGenerateContent.
 
-The JSON of Google is that of protocol buffers, which may spell a field in camel or in snake case.
+Google uses the JSON of protocol buffers, which may spell a field in camel or in snake case.
 """
 
 import json

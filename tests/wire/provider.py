@@ -34,7 +34,7 @@ GOOGLE_METHODS = {"generateContent": False, "streamGenerateContent": True}
 
 
 class Provider:
-    """Plays a script to whatever client asks, over HTTP, for as long as the block runs.
+    """Plays a script to any client, over HTTP, for as long as the block runs.
 
     A function instead of a list is called in the server's thread, for one request at a time.
     """
@@ -54,7 +54,7 @@ class Provider:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which the providers' packages, and what is built on them, find this provider."""
+        """The variables that lead the providers' packages, and frameworks using them, to this provider."""
         return {
             "OPENAI_BASE_URL": f"{self.url}/v1",
             "OPENAI_API_BASE": f"{self.url}/v1",
@@ -116,7 +116,7 @@ class Provider:
             return _failed(dialect, Fault(REFUSED, f"the scripted provider could not answer: {error!r}"))
 
     def _errors(self, dialect: Dialect, arrival: Arrival) -> list[str]:
-        """What the real provider would refuse this request for."""
+        """The reasons for which the real provider would refuse this request."""
         beta = "anthropic-beta" in arrival.headers
         wrong = type_errors(dialect.wire, arrival.body, beta=beta)
         return wrong or list(dialect.errors(arrival.body, self._script.called))

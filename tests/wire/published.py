@@ -1,6 +1,6 @@
 """The providers' published request types, as the real ones apply them: nothing missing, nothing unknown.
 
-The types are those of the provider's own package, whichever version the environment of a framework has.
+The types come from the provider's own package, in the version of the framework's environment.
 """
 
 import json
@@ -21,13 +21,13 @@ _ALSO_TAKEN = {
     "FunctionDefinition": ("requires_confirmation",),  # Agno's; Agno takes it out for the strict providers
 }
 _TAGS = ("type", "role", "stream")
-"""What tells the members of a union apart."""
+"""The keys that distinguish the members of a union."""
 _SHOWN = 4
 """So many errors: a union has one for each of its members."""
 
 
 def type_errors(wire: Wire, body: JSON, *, beta: bool = False) -> list[str]:
-    """What the types of the provider say against a request, the most specific first."""
+    """The errors of a request by the types of the provider, the most specific first."""
     try:
         _validator(wire, beta)(_completed(body) if wire in ("chat", "responses") else body)
     except (ValidationError, UserWarning) as error:
@@ -37,8 +37,9 @@ def type_errors(wire: Wire, body: JSON, *, beta: bool = False) -> list[str]:
 
 
 def _completed(body: JSON) -> JSON:
-    """A request to OpenAI with what it takes although its types do not: null for a parameter that is not set,
-    and `output_text` of the assistant without ids.
+    """A request to OpenAI with values that it accepts although its types do not.
+
+    They are null for a parameter that is not set, and `output_text` of the assistant without ids.
     """
     known = {key: value for key, value in body.items() if value is not None}
     items: JSON = known.get("input")

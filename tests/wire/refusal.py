@@ -31,14 +31,14 @@ GOOGLE_KINDS = {
 
 
 def openai_error(fault: Fault) -> JSON:
-    """As Chat Completions and Responses report it."""
+    """The error in the form of Chat Completions and Responses."""
     other = "server_error" if fault.status >= 500 else "invalid_request_error"
     kind, code = OPENAI_KINDS.get(fault.status, (other, None))
     return {"error": {"message": fault.message, "type": kind, "param": None, "code": code}}
 
 
 def anthropic_error(fault: Fault) -> JSON:
-    """As Anthropic reports it."""
+    """The error in the form of Anthropic."""
     other = "api_error" if fault.status >= 500 else "invalid_request_error"
     kind = ANTHROPIC_KINDS.get(fault.status, other)
     return {"type": "error", "error": {"type": kind, "message": fault.message}, "request_id": "req_scripted"}

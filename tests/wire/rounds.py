@@ -1,4 +1,4 @@
-"""One conversation with two rounds of tool calls, spelt for each wire, and what is to be read from it."""
+"""One conversation with two rounds of tool calls, spelt for each wire, and its expected reading."""
 
 import base64
 from dataclasses import replace

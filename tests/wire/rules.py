@@ -1,6 +1,6 @@
-"""What the providers refuse although their published types allow it: the order of turns, names, schemas.
+"""Rules of the providers beyond their published types: the order of turns, names, schemas.
 
-Each function tells, in the provider's own words where they are known, what is wrong with a request.
+Each function yields the errors of a request, in the provider's own words where they are known.
 """
 
 import re
@@ -19,7 +19,7 @@ _CALLS = {"function_call": "function_call_output", "tool_search_call": "tool_sea
 
 
 def chat_errors(body: JSON, _called: Mapping[str, str]) -> Iterator[str]:
-    """Of OpenAI's Chat Completions."""
+    """Errors of OpenAI's Chat Completions."""
     yield from _openai_tools([tool["function"] for tool in _dicts(body.get("tools")) if "function" in tool])
     waiting: list[str] = []
     for place, message in enumerate([*_dicts(body["messages"]), {"role": "the end"}]):
@@ -66,7 +66,7 @@ def responses_errors(body: JSON, called: Mapping[str, str]) -> Iterator[str]:
 
 
 def anthropic_errors(body: JSON, _called: Mapping[str, str]) -> Iterator[str]:
-    """Of Anthropic's Messages."""
+    """Errors of Anthropic's Messages."""
     yield from _anthropic_tools(body)
     waiting: list[str] = []
     messages = _dicts(body["messages"])
@@ -95,7 +95,7 @@ def anthropic_errors(body: JSON, _called: Mapping[str, str]) -> Iterator[str]:
 
 
 def google_errors(body: JSON, _called: Mapping[str, str]) -> Iterator[str]:
-    """Of Google's generateContent."""
+    """Errors of Google's generateContent."""
     groups = [
         _dicts(_either(tool, "functionDeclarations", "function_declarations"))
         for tool in _dicts(body.get("tools"))

@@ -1,4 +1,4 @@
-"""The script: keeps what was asked, and gives the turn that answers it."""
+"""The script: keeps all requests, and gives the turn that answers each."""
 
 import json
 import time

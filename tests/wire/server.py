@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its own that stops at once, whoever still waits for an answer."""
+"""An HTTP server in a thread of its own that stops at once, even if clients still wait for an answer."""
 
 import asyncio
 import socket
@@ -29,12 +29,12 @@ class ThreadedServer:
 
     @property
     def url(self) -> str:
-        """Where it listens; known once the block is entered."""
+        """Its URL; known once the block is entered."""
         assert self._socket is not None, "the server has not been started: use it in a with block"
         return f"http://127.0.0.1:{self._port}"
 
     def lose_client(self, client: tuple[str, int]) -> None:
-        """Close the connection of that client, after what was sent. Call from within the app."""
+        """Close the connection of that client, after the sent data. Call from within the app."""
         for connection in self._server.server_state.connections:
             if isinstance(connection, H11Protocol) and connection.client == client:
                 connection.transport.close()

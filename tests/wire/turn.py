@@ -1,4 +1,4 @@
-"""What a script may say when its turn comes: a text, tool calls, both, or a fault."""
+"""The possible turns of a script: a text, tool calls, both, or a fault."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ JSON = Any
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool. Arguments given as a str go out to the letter, also when they are no JSON.
+    """One call of a tool. Arguments given as a str are sent literally, even if they are not JSON.
 
-    Google and the plain answer of Anthropic carry arguments as an object and not as text: there a str that
-    is no JSON object is refused with status 400 when its turn comes.
+    Google and the plain answer of Anthropic carry arguments as an object and not as text. There, a str that
+    is not a JSON object is refused with status 400.
     """
 
     name: str
@@ -43,7 +43,7 @@ Turn = str | Say | list[ToolCall] | tuple[ToolCall, ...] | Fault
 
 
 def spelt_out(turn: Turn) -> Say | Fault:
-    """The turn without its short forms; raises TypeError for what is none."""
+    """The turn without its short forms; raises TypeError for an invalid one."""
     match turn:
         case Say() | Fault():
             return turn

@@ -59,9 +59,8 @@ def tools(
 ) -> ToolList[FunctionTool]:
     """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
-    `dialect` is that of the client's provider. Calls wait for approval if the policy of the bus asks about
-    calls of their tool, or if `approve` does. The model gets images; set `audio`, and `files` for PDFs, if
-    it accepts those too.
+    Set `dialect` to the client's provider. Calls wait for approval if the policy of the bus or `approve` asks
+    about them. The model gets images. If it also accepts audio or PDFs, set `audio` or `files`.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
     return ToolList(shown(source, expose, always), lambda tool: BusTool(tool, options), servers, face=FACE)

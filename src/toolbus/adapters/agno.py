@@ -51,9 +51,9 @@ def toolset(
 ) -> "BusToolkit":
     """A toolkit that updates its tools at the start of every run, for `arun` and `run`.
 
-    `dialect` is that of the model's provider. A call pauses the run until a person confirms it if the policy
-    of the bus asks about calls of its tool, or if `approve` does. The model gets images; set `audio`, and
-    `files` for PDFs, if it accepts those too.
+    Set `dialect` to the model's provider. If the policy of the bus or `approve` asks about a call, the run
+    pauses until a person confirms it. The model gets images. If it also accepts audio or PDFs, set `audio` or
+    `files`.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
     return BusToolkit(
@@ -81,12 +81,12 @@ class BusToolkit(Toolkit):
         self.async_functions = {asynchronous.name: asynchronous for _, asynchronous in self._tools}
 
     def get_functions(self) -> dict[str, Function]:
-        """For `run`."""
+        """The functions for `run`."""
         self.refresh()
         return self.functions
 
     def get_async_functions(self) -> dict[str, Function]:
-        """For `arun`."""
+        """The functions for `arun`."""
         self.refresh()
         return self.async_functions
 
@@ -159,7 +159,7 @@ def _asks(tool: Tool, options: AdapterOptions) -> bool:
 
 
 def _confirmed_by(fc: Any) -> str | None:
-    """Who asked a person: Agno runs a function that requires confirmation only once it has it."""
+    """The confirmer of the call: Agno runs a function that requires confirmation only once it has it."""
     return FACE if isinstance(fc, FunctionCall) and fc.function.requires_confirmation else None
 
 

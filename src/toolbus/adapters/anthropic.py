@@ -3,8 +3,9 @@
 Pass `toolbox = tools(bus)` as the `tools` of a request. `await toolbox.replies(message)` runs the calls of
 the response and returns the next message. `messages(prompt)` converts a prompt of a server.
 
-With `expose: search`, the definitions of hidden tools are sent with `defer_loading`, which a model does not
-see, and the reply to `search_tools` refers to those to load: the ranking is ours, the rest is Anthropic's.
+With `expose: search`, the definitions of hidden tools are sent with `defer_loading`, and the model does not
+see them. The reply to `search_tools` refers to the tools to load: the ranking is ours, the rest is
+Anthropic's.
 """
 
 from collections.abc import Sequence

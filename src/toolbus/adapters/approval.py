@@ -1,12 +1,12 @@
-"""Which calls need a person's approval, for the adapters and for the agent.
+"""The calls that need a person's approval, for the adapters and for the agent.
 
 The policy of the bus asks about calls, and `approve=` may ask about more. `approve=` takes a mode or a
 function. An adapter's function says which tools need approval, and the framework asks. The agent's function
 decides about each call itself. An answer to the policy is handed over with the call, and the guard of the
 bus takes it for exactly that call.
 
-What a server says about its own tools decides nothing, unless the config marks the server with
-`trust_annotations: true`. The config's own `hints` about a tool always count.
+A server's own annotations are ignored, unless the config marks the server with `trust_annotations: true`. The
+config's own `hints` about a tool are always used.
 """
 
 import hashlib
@@ -47,8 +47,8 @@ def needs_approval(
 ) -> bool:
     """Whether a person is asked before the tool is called; with `arguments`, before that call.
 
-    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is. A
-    call of `call_read_tool` only reads.
+    Without `arguments`, the target of `call_tool` is unknown: approval is then needed unless the rule is
+    `never`. A call of `call_read_tool` only reads.
     """
     check_rule(rule)
     called = tool if arguments is None else target_of(tool, arguments)[0]
@@ -71,7 +71,7 @@ def target_of(tool: Tool, arguments: Mapping[str, JSON]) -> tuple[Tool, Mapping[
 def request_of_call(
     call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
 ) -> ApprovalRequest:
-    """What a person is asked before a call; `tool` is None for a function of the user."""
+    """The request to a person before a call; `tool` is None for a function of the user."""
     if tool is None:
         return ApprovalRequest(id=call, name=name, arguments=arguments, spec=None)
     tool, arguments = target_of(tool, arguments)
@@ -81,14 +81,14 @@ def request_of_call(
 
 
 async def denial(request: ApprovalRequest, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
-    """Why the call is denied, for the model; None if it is allowed. A mode leaves the decision to `ask`."""
+    """The reason for denying a call, for the model; None if it is allowed. Modes leave it to `ask`."""
     if not callable(rule) and not _asks(rule, request.spec):
         return None
     return denial_text(await decided(rule if callable(rule) else ask, request))
 
 
 def denial_text(answer: ApprovalAnswer) -> str | None:
-    """Why an answer denies the call, for the model; None if it allows it."""
+    """The text about a denied call, for the model; None if the answer allows it."""
     if is_approval(answer):
         return None
     reason = f": {answer}" if isinstance(answer, str) and answer not in ("", "never") else ""
@@ -123,7 +123,7 @@ def definition_digest(spec: ToolSpec) -> str:
 
 
 def approval_request(tool: Tool, arguments: Mapping[str, JSON], *, run: str = "") -> ApprovalRequest | None:
-    """What the policy asks a person about a call, with the arguments as they would be sent."""
+    """The policy's request for approval of a call, with the arguments as they would be sent."""
     return calls_of(view_of(tool)).approval_needed(tool.spec, arguments, run=run)
 
 
@@ -137,8 +137,8 @@ def approval_of(
 ) -> Approval | None:
     """The approval to hand over with a call that a person approved in a framework; None if none is needed.
 
-    The arguments are those that the person approved, also if the person changed them. `asked` is what the
-    person was asked, if that is known: if the tool has changed since, the approval is not for this call.
+    Pass the arguments that the person approved, even if the person changed them. `asked` is what the person
+    was asked, if that is known: if the tool has changed since, the approval is not for this call.
     """
     request = None if by is None else approval_request(tool, arguments)
     if request is None or by is None:
@@ -148,7 +148,7 @@ def approval_of(
 
 
 class AskedCalls:
-    """What frameworks have asked in this process, by the ids of calls; the oldest is forgotten."""
+    """The requests for approval that frameworks made in this process, by call id; old ones are dropped."""
 
     def __init__(self) -> None:
         self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
@@ -156,7 +156,7 @@ class AskedCalls:
     def ask(
         self, call: str | None, tool: Tool, arguments: Mapping[str, JSON], *, again: bool = False
     ) -> ApprovalRequest | None:
-        """What the policy asks about a call, which is remembered; `again` if the framework may ask twice."""
+        """Remember the policy's request about a call, and return it; `again` if it may be made twice."""
         request = approval_request(tool, arguments)
         if request is not None and call and not (again and self.find(call, tool)):
             self._requests[call] = request

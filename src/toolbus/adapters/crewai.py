@@ -75,7 +75,7 @@ def live(
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> list[LLMMessage]:
-    """The messages of a prompt, for `llm.call`; without `media`, only text, also for `agent.kickoff`.
+    """The messages of a prompt, for `llm.call`; without `media`, they are text only and fit `agent.kickoff`.
 
     Images and PDFs are in OpenAI's format. CrewAI does not convert them, and its agents reject them.
     """
@@ -104,7 +104,7 @@ class BusTool(BaseTool):
         return converted
 
     def result(self, arguments: dict[str, JSON]) -> ToolResult:
-        """Run the tool. A failure is a result too: CrewAI would run a tool that raises three times."""
+        """Run the tool. A failure is returned: CrewAI would run a tool that raises three times."""
         return run_tool_sync(self._tool, arguments)
 
     def live_list(self) -> "LiveTools | None":

@@ -57,8 +57,8 @@ def toolset(
 ) -> "BusToolset":
     """A toolset that updates its tools every turn.
 
-    The policy of the bus says which calls need confirmation; `approve` may name more. `dialect` is that of
-    the model's provider, for models other than Google's. The toolset does not close the bus.
+    The policy of the bus decides which calls need confirmation; `approve` may add more. For models other than
+    Google's, set `dialect` to the model's provider. The toolset does not close the bus.
     """
     check_rule(approve)
     return BusToolset(

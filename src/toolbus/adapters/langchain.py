@@ -50,8 +50,8 @@ def tools(
 ) -> ToolList["BusTool"]:
     """The tools, for `ainvoke` and `invoke`; a message's artifact holds what the model does not see.
 
-    LangChain passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider.
-    An agent keeps the tools it was built with; use `live` for a catalog that changes.
+    LangChain passes a schema to its model nearly unchanged, so set `dialect` to the model's provider. An
+    agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
     return ToolList(
         shown(source, expose, always),
@@ -259,7 +259,8 @@ def _with_images_moved(model: BaseChatModel, messages: list[AnyMessage]) -> list
     """The messages as the model's provider accepts them.
 
     Tool messages of OpenAI's Chat Completions API hold only text, yet LangChain puts images there. They are
-    moved into a user message, which the Responses API accepts as well. Other providers accept them there.
+    moved into a user message, which the Responses API also accepts. Other providers accept images in tool
+    messages.
     """
     if "openai" not in model._llm_type or getattr(model, "use_responses_api", None) is True:  # pyright: ignore[reportPrivateUsage]  the only name of its kind
         return messages

@@ -54,8 +54,8 @@ def tools(
 ) -> ToolList[BaseTool]:
     """The tools, for an agent or for `llm.predict_and_call`.
 
-    The policy of the bus says which calls need approval; `approve` may name more. LlamaIndex passes a schema
-    to its model nearly unchanged, so `dialect` is that of the model's provider; `openai-responses` for
+    The policy of the bus decides which calls need approval; `approve` may add more. LlamaIndex passes a
+    schema to its model nearly unchanged, so set `dialect` to the model's provider: `openai-responses` for
     `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
     return ToolList(

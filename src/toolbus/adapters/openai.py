@@ -88,9 +88,9 @@ def tools(
     """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 
     Without `media`, images and PDFs are described in text, for models that accept only text. Without
-    `follow`, the list changes only with `refresh()`.
-    With Responses, `expose: search` is the API's own tool search, which loads what our index finds; without
-    `native`, it is `search_tools` and `call_tool`, for models before gpt-5.4 and other providers of this API.
+    `follow`, the list changes only with `refresh()`. With Responses, `expose: search` uses the API's own tool
+    search, which loads the tools that our index finds. Without `native`, it uses `search_tools` and
+    `call_tool`: for models before gpt-5.4, and for other providers of this API.
     """
     provider = (
         _responses(media=media, native=native)

@@ -57,7 +57,7 @@ class CompletedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFormat(Generic[T, R]):
-    """How a provider's API writes tools, calls and replies."""
+    """The format of tools, calls and replies in a provider's API."""
 
     tool: Callable[[Tool], T]
     name: Callable[[T], str]
@@ -135,7 +135,7 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         return CompletedCall(call=call, tool=tool, result=result, found=self._found(tool, result))
 
     def _found(self, tool: Tool | None, result: ToolResult) -> tuple[tuple[Tool, T], ...]:
-        """What a search found, if the provider loads it."""
+        """The tools that a search found, if the provider loads them."""
         if not self._provider.loads or tool is None or tool.spec.route != SEARCH:
             return ()
         found = {name: self._converted[name] for name in found_names(result) if name in self._converted}

@@ -71,10 +71,10 @@ def toolset(
     expose: ExposeMode | None = None,
     always: Names = None,
 ) -> "BusToolset":
-    """A toolset that updates its tools every step of a run; the default dialect is that of the run's model.
+    """A toolset that updates its tools every step of a run; the default dialect fits the run's model.
 
-    `approve` says which calls end the run with `DeferredToolRequests` until approved. The model gets images;
-    set `audio`, and `files` for PDFs, if it accepts those too.
+    Calls selected by `approve` end the run with `DeferredToolRequests` until they are approved. The model
+    gets images. If it also accepts audio or PDFs, set `audio` or `files`.
     """
     check_rule(approve)
     return BusToolset(
@@ -162,7 +162,7 @@ class BusToolset(AbstractToolset[Any]):
         }
 
     def loads_tools(self, ctx: RunContext[Any]) -> bool:
-        """Whether the framework searches for tools with us, and the provider loads what is found."""
+        """Whether the framework searches for tools with us, and the provider loads the found tools."""
         return False
 
     async def call_tool(

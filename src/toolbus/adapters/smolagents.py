@@ -37,7 +37,7 @@ Agent = TypeVar("Agent", bound=MultiStepAgent)
 RunTool: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
 FACE = "smolagents"
 POLL_SECONDS = 0.1
-"""How often to check whether a run was interrupted: smolagents has a flag for it, not a signal."""
+"""The time between checks for an interrupted run: smolagents has a flag for it, not a signal."""
 
 
 def tools(
@@ -157,7 +157,7 @@ class StructuredOutput(dict[str, JSON]):
 
 
 def tool_output(tool: Tool, result: ToolResult) -> TextOutput | StructuredOutput:
-    """The result as smolagents passes it on: a dict if the tool has an output schema."""
+    """The result in the form that smolagents forwards: a dict if the tool has an output schema."""
     content: JSON = None if tool.spec.output_schema is None else result.structured
     output = StructuredOutput(content) if isinstance(content, dict) else TextOutput(rendered_text(result))  # pyright: ignore[reportUnknownArgumentType]  JSON
     output.result, output.metadata = result, tool_metadata(tool, result)
@@ -311,7 +311,8 @@ class _Inputs(dict[str, dict[str, JSON]]):
 class _FullSchema(dict[str, JSON]):
     """A schema that is sent unchanged: smolagents would rewrite `anyOf` if it saw one.
 
-    smolagents treats what is not `nullable` as required, so `nullable` can be read but is not sent.
+    smolagents treats arguments that are not `nullable` as required, so `nullable` can be read but is not
+    sent.
     """
 
     def __init__(self, schema: dict[str, JSON], required: bool) -> None:

@@ -23,7 +23,7 @@ from toolbus.shape import Dialect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """What a model sees of a tool."""
+    """A tool as a model sees it."""
 
     name: str
     description: str
@@ -88,7 +88,7 @@ async def run_tool(
 def parse_arguments(
     arguments: str | Mapping[str, JSON] | None, tool: Tool | None = None
 ) -> dict[str, JSON] | ToolResult:
-    """The arguments as a dict, or a failed result that tells the model what is wrong with them.
+    """The arguments as a dict, or a failed result that explains the problem to the model.
 
     With `tool`, the failure is also reported as a failed call of that tool.
     """

@@ -22,7 +22,7 @@ from toolbus.shape import UnknownDialect
 T = TypeVar("T")
 Bus: TypeAlias = View | SyncView | McpConnection | SyncMcpConnection
 ToolSource: TypeAlias = Bus | Iterable[Tool | SyncTool]
-"""Where an adapter gets its tools: a bus, or a list of its tools."""
+"""The source of an adapter's tools: a bus, or a list of its tools."""
 Servers: TypeAlias = Sequence[str] | str | None
 """The aliases of the servers to take tools from; None for all."""
 

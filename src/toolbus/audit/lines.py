@@ -119,6 +119,14 @@ def fields_of(line: bytes) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType]  # JSON
 
 
+def is_trail(path: Path) -> bool:
+    """Whether the beginning of a file has a line of a trail, or is empty."""
+    with path.open("rb") as file:
+        data = file.read(_BLOCK)
+    lines = (line for line in data.split(b"\n") if line)
+    return not data or any(position_of(line) or "event" in (fields_of(line) or ()) for line in lines)
+
+
 def is_incomplete(rest: bytes, seq: int) -> bool:
     """Whether the bytes after a whole line may come from a killed process: beginnings of line `seq`.
 

@@ -28,7 +28,7 @@ VARIABLES = (
     "TOOLBUS_CONFIG",
     "TOOLBUS_MODEL",
 )
-"""What a command has to know of our environment; everything else comes from `toolbus up`."""
+"""The variables of our environment that a command needs; everything else comes from `toolbus up`."""
 FAILED = 1
 STREAMS = (0, 1, 2)
 ACCEPTED_WITHIN = 5.0
@@ -190,7 +190,7 @@ class _Client:
             self._is_suspending = self._is_suspending or number == signal.SIGTSTP
 
     def _suspend(self) -> None:
-        """Stop, as Ctrl-Z asked us to, now that the bus does not take what is typed into the shell."""
+        """Stop, as Ctrl-Z asked us to, now that the bus no longer reads input meant for the shell."""
         if self._is_suspending:
             self._is_suspending = False
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -270,7 +270,7 @@ class ClientSignals:
         os.close(self._writer)
 
     def fileno(self) -> int:
-        """For `select`."""
+        """The descriptor for `select`."""
         return self._reader
 
     def received(self) -> bytes:

@@ -47,7 +47,7 @@ class Connections:
         version: str,
         ask: Callable[[str], dict[str, Any]],
     ) -> None:
-        """`ask` answers what is not a command."""
+        """`ask` answers requests other than commands."""
         self.bus = bus
         self.version = version
         self.ask = ask
@@ -87,12 +87,12 @@ class Connections:
 
     @property
     def commands(self) -> int:
-        """How many commands there are, running or waiting for their turn."""
+        """The number of commands that are running or waiting for their turn."""
         return sum(one.is_command for one in self._open)
 
     @property
     def busy_at(self) -> float:
-        """When the last command ended; now if one runs."""
+        """The time when the last command ended; now if one runs."""
         return time.monotonic() if self.commands else self._command_ended
 
     def command_ended(self) -> None:

@@ -1,7 +1,7 @@
 """The process of a background bus, which `toolbus up` starts: `python -m toolbus.background.daemon`.
 
-Its only argument is JSON: the `config` that was named, `idle`, `console`, and `ready`, a descriptor to which
-it reports once that it has started, or why not.
+Its only argument is JSON: the named `config`, `idle`, `console`, and the descriptor `ready`. It reports there
+once that it has started, or why not.
 """
 
 import json

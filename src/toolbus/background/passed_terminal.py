@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 POLL_SECONDS = 0.5
-"""How often a thread that waits for its client looks for signals."""
+"""The time between checks for signals, in a thread that waits for its client."""
 
 
 class PassedTerminal:
@@ -198,7 +198,7 @@ class PassedTerminal:
         self._log = self._log or ClientLog(self._streams["stderr"], level, tuple(loggers), formatter)
 
     def close(self) -> None:
-        """Write what is left, and let go of the streams, so that whoever reads them sees their end."""
+        """Write the rest, and let go of the streams, so that their readers see the end."""
         if self._log is not None:
             self._log.close()
         for stream in reversed(self._streams.values()):
@@ -287,7 +287,7 @@ class ClientLog:
             _set_levels(self._names)
 
     def close(self) -> None:
-        """Write what is left, and stop."""
+        """Write the remaining lines, and stop."""
         with _lock:
             _shown.remove(self)
             for name in self._names:

@@ -47,7 +47,7 @@ class BusPlace:
             return None
 
     def listen(self) -> socket.socket:
-        """Listen for clients of the same user, in place of what was there."""
+        """Listen for clients of the same user, and replace an earlier socket."""
         listening, draft = socket.socket(socket.AF_UNIX), self.socket.with_suffix(".new")
         try:
             draft.unlink(missing_ok=True)
@@ -70,9 +70,9 @@ def config_file(named: str | None, folder: Path | None = None) -> Path | None:
 
 
 def places(config: Path, profile: str | None = None) -> list[BusPlace]:
-    """Where the bus of a config may be, the preferred place first; OSError without a home.
+    """The possible places of a config's bus, the preferred one first; OSError without a home.
 
-    A command may have the user's runtime folder while another one, such as that of a timer, has none.
+    One command may have the user's runtime folder while another one, such as a timer's, has none.
     """
     state = _state_folder()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")

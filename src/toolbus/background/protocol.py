@@ -3,13 +3,19 @@
 The client begins with one of
     {"run": [words], "version", "cwd", "environ", "encodings"}, with its three streams
     {"ask": "status" | "stop"}
-and passes on {"signal": number}; after Ctrl-Z it stops when it gets {"suspended": true}, which is sent when
-the bus does not read from the terminal. It answers a command with {"accepted": true}, and in the end with
-    {"exit": code} | {"refused": reason} | {"status": {...}} | {"stopping": pid}
-and may ask before that
-    {"claim": true}, before it reads from the terminal: {"foreground": true}
-    {"read": prompt}: {"line": text}, {"line": null} at the end of the input, {"undecodable": true}, or
-        {"interrupted": number} of a signal
+and forwards {"signal": number}.
+After Ctrl-Z, it stops when it gets {"suspended": true}.
+The bus sends that when it does not read from the terminal.
+The bus answers a command with {"accepted": true}.
+Its last answer is one of
+    {"exit": code} | {"refused": reason}
+    {"status": {...}} | {"stopping": pid}
+
+Before that, it may send requests, here with their answers:
+
+- {"claim": true}, before it reads from the terminal: {"foreground": true}
+- {"read": prompt}: {"line": text}, {"line": null} at the end of the input, {"undecodable": true}, or
+  {"interrupted": number} of a signal
 """
 
 import json

@@ -33,7 +33,7 @@ from toolbus.state.tokens.tokens import TokenSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a background bus is started with."""
+    """The parameters with which a background bus is started."""
 
     place: BusPlace
     config: BusConfig
@@ -47,7 +47,7 @@ class Start:
 POLL_SECONDS = 1.0
 """Interval for checking the socket, and for saving what servers list."""
 DRAIN_SECONDS = 30.0
-"""How long commands may take to end when it stops."""
+"""The time that commands get to end when it stops."""
 
 
 class BackgroundBus:
@@ -66,7 +66,7 @@ class BackgroundBus:
         )
         self.clients = Connections(self.shared, version(), self._answer)
         self.calls = 0
-        """How many calls have ended."""
+        """The number of calls that have ended."""
         self._since = time.time()
         self._console: str | None = None
         """The URL of its console, without a token."""

@@ -40,7 +40,7 @@ class SharedBus:
         """The config in use, as the user wrote it."""
         self.tokens = tokens
         self.folder = Path.cwd()
-        """Where `up` was run, and with it the servers that name no folder."""
+        """The folder in which `up` was run; servers that name no folder run there."""
         self.board = QuestionRouter()
         self.started: Future[Toolbus] = Future()
         """The bus, once its servers have started."""
@@ -62,7 +62,7 @@ class SharedBus:
             self._startups.setdefault(event.server, deque(maxlen=MAX_KEPT)).append(event)
 
     def startups(self, servers: Collection[str]) -> Iterator[Event]:
-        """What happened to these servers since they were started."""
+        """The events of these servers since they were started."""
         for alias in servers:
             yield from tuple(self._startups.get(alias, ()))
 
@@ -102,7 +102,7 @@ class LentBus:
         wait: float,
         tokens: "TokenSource | None",
     ) -> "AsyncGenerator[Toolbus]":
-        """The bus, which stays open; starts those of the servers that are down."""
+        """The bus, which stays open; starts the given servers that are down."""
         loop, shared = asyncio.get_running_loop(), self.shared
         if not shared.started.done():
             with screen.spinner("starting " + ", ".join(servers)):
@@ -129,7 +129,7 @@ class LentBus:
             shared.tell(stack.close)
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
-        """Try to connect these servers; what fails shows in their states."""
+        """Try to connect these servers; a failure shows in the server's state."""
 
         async def connect(alias: str) -> None:
             with suppress(ToolbusError):
@@ -139,7 +139,7 @@ class LentBus:
 
 
 def _hopping(interactions: Interactions, loop: asyncio.AbstractEventLoop) -> Interactions:
-    """The handlers, run in the loop of the command: that of the bus must not wait for a terminal."""
+    """The handlers, run in the loop of the command: the bus's own loop must not wait for a terminal."""
 
     async def elicit(question: Elicitation) -> Answer:
         assert interactions.elicit is not None

@@ -21,6 +21,7 @@ from toolbus.config.load import setting
 from toolbus.core.operation.events import Event, ResourceUpdated, StateChanged
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import (
+    DownReason,
     ServerDown,
     ServerError,
     ServerNotFound,
@@ -309,7 +310,9 @@ class ContextProvider:
             return
         if server in self._timed_out and state != "idle":
             failure = self._bus.failures.get(server)
-            raise ServerDown(server, state, failure.problem if isinstance(failure, ServerError) else None)
+            raise ServerDown(
+                server, state, DownReason.of(failure) if isinstance(failure, ServerError) else None
+            )
         await self._bus.connect(server)
 
     async def _subscribe(self, key: Key) -> None:

@@ -282,9 +282,9 @@ class ScriptJobs:
                 found[name] = await asyncio.to_thread(stub, name, await self._found(name))
             except ToolNotFound as error:
                 if error.likely:
-                    lacking[name] = str(error)
+                    lacking[name] = error.public
             except (CallDenied, LoginRequired) as error:
-                lacking[name] = str(error)
+                lacking[name] = error.public
         return found
 
     async def _found(self, name: str) -> ToolSpec:

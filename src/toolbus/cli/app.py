@@ -54,6 +54,7 @@ SECTIONS = {
         "key invite": ("gateway.key", "Print a one-time link with which a person signs in."),
         "key list": ("gateway.key", "List keys, people, and the clients that people allowed."),
         "key revoke": ("gateway.key", "Revoke a key, a client, or all that a person has."),
+        "key rotate": ("gateway.key", "Replace the secret that signs tokens and client IDs."),
         "store": ("gateway.store", "Back up, restore and re-encrypt shared databases."),
         "store rekey": ("gateway.store", "Re-encrypt the store with the first $TOOLBUS_STORE_KEY."),
         "store backup": ("gateway.store", "Save the config's store and the durable runs in one file."),
@@ -195,7 +196,7 @@ def prepare_streams() -> None:
 
 
 def discard_unwritable(stream: TextIO) -> None:
-    """Discard what cannot be written: the disk is full, or the reader is gone."""
+    """Discard unwritable output: the disk is full, or the reader is gone."""
     try:
         stream.flush()
     except (OSError, ValueError):

@@ -251,7 +251,7 @@ def _target_options(
 
 _TARGET_NAMES = tuple(inspect.signature(_target_options).parameters)
 _COMMAND = "toolbus.command"
-"""Where a context has the command of a server, which came after `--`."""
+"""The key for the command of a server in a context, which came after `--`."""
 
 
 class TargetCommand(PlainCommand):
@@ -512,7 +512,7 @@ def command_tree(app: typer.Typer) -> Any:
 def _separate(built: Any) -> None:
     """Have every run of the command keep its own values.
 
-    Typer's callback writes them where the next run does, too: a call could be made with the arguments of
+    Typer's callback writes them to a place that all runs share, so a call could be made with the arguments of
     another client. So each run makes a callback.
     """
     function = built.callback.__wrapped__

@@ -84,8 +84,8 @@ def patch_scripts() -> None:
 def rejoined_words(words: Sequence[str], at: int) -> tuple[list[str], int, str]:
     """The words as typed, the index of the current one, and the part of it that bash has completed.
 
-    bash splits words at `=`, `:` and `@`, which are common in arguments and URIs, and expects only the part
-    of a name after the last split.
+    bash splits words at `=`, `:` and `@`, which are common in arguments and URIs. It expects only the part of
+    a name after the last split.
     """
     whole: list[str] = []
     place, done = at, ""
@@ -183,7 +183,7 @@ def tool_origins(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def policy_targets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What a policy decides about: tools, or with an option `server/uri`, `server/prompt` and requests."""
+    """The targets of a policy: tools, or with an option `server/uri`, `server/prompt` and requests."""
     from toolbus.config.settings.policy import REQUESTS
 
     path = _config_path(ctx)

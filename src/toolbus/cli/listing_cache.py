@@ -1,4 +1,4 @@
-"""What servers listed last: the lockfile has it, else a cache with two files per config.
+"""The last listings of servers: from the lockfile, or else from a cache with two files per config.
 
 One has the names: shell completion reads them, and `toolbus call` uses them to find a tool's server or the
 correct spelling. The other has the definitions (`bus/engine/listings.py`).
@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("tools", "uris", "prompts")
 MAX_BYTES = 1 << 20
 """Larger files are not parsed, because a user is waiting."""
 FRESH_SECONDS = 3600.0
-"""How long a listing counts as fresh: a server may be updated without a change of its entry."""
+"""The time for which a listing is fresh: a server may be updated without a change of its entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class CachedListing:
 
 
 def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
-    """Save what connected servers list; ignores errors of the disk."""
+    """Save the listings of connected servers; ignores errors of the disk."""
     fresh = {alias: _listing(config, bus, alias) for alias, s in bus.servers.items() if s.state == "ready"}
     if config.file is None or not fresh or _lockfile(config.file).is_file():
         return

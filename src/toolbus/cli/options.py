@@ -92,8 +92,8 @@ def no_config(folder: Path, found: str = "", *, server: str = "") -> Exception:
             "add', or use one without a config with 'toolbus tools URL'"
         )
     return ConfigError(
-        f"{missing}; create one with 'toolbus init', import an editor's with 'toolbus import', pass one with "
-        "--config, use a server without one with 'toolbus tools URL', or try 'toolbus demo'"
+        f"{missing}; create one with 'toolbus init' or 'toolbus import', pass one with --config, "
+        "use one server with 'toolbus tools URL', or try 'toolbus demo'"
     )
 
 
@@ -107,7 +107,7 @@ _COMMAND = re.compile(
 _option: ContextVar[str] = ContextVar("toolbus_config_option", default="")
 """The option of this command."""
 _sign_in: ContextVar[str] = ContextVar("toolbus_sign_in_step", default="")
-"""What to do instead of changing the server's entry in a config, which does not exist."""
+"""The step to suggest when no config has an entry for the server."""
 _WITH_TARGETS = re.compile(r"toolbus (?:call|check|read|resources|resume|tools)\b")
 
 

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from toolbus.tape.use import BusTapes
 
 MOST_SHOWN = 8
-"""How many of the servers that are starting the spinner names."""
+"""The maximum number of starting servers that the spinner names."""
 STARTING_STATES = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
-"""For commands without a user. It still declares elicitation: some servers list tools based on that."""
+"""Interactions of commands without a user.
+
+Elicitation is still declared: some servers list tools based on it.
+"""
 LOG_LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -43,7 +46,7 @@ logger = logging.getLogger("toolbus.server")
 
 
 class BusSource(Protocol):
-    """Where commands get their bus: they start one, or borrow that of the background bus."""
+    """The source of the commands' bus: they start one, or borrow the background bus."""
 
     session: str
     """The session of their calls."""
@@ -57,11 +60,11 @@ class BusSource(Protocol):
         ...
 
     def listings(self, config: BusConfig) -> Mapping[str, CachedListing]:
-        """What servers listed recently, as far as it has to be known before they are started."""
+        """The recent listings of servers, as far as they are needed before a start."""
         ...
 
     def startups(self, servers: Collection[str]) -> Iterable[Event]:
-        """What happened to these servers since they were started, before the command came."""
+        """The events of these servers since they were started, before the command came."""
         ...
 
     def opened(

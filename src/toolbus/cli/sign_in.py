@@ -153,7 +153,7 @@ async def connect_signed_in(bus: "Toolbus", alias: str) -> None:
 
 
 class WrongPaste(Exception):
-    """What was pasted does not end this sign-in; the message says why."""
+    """The pasted text does not end this sign-in; the message gives the reason."""
 
 
 class LoginPrompt:

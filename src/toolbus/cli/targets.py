@@ -67,7 +67,7 @@ def target_config(own: Invocation, options: TargetOptions) -> BusConfig:
     if options.command:
         targets.append(command_target(options.command))
     _check(own, options, len(targets))
-    repeat_target(_repeated(targets), _sign_in_step(targets[0]))
+    repeat_target(_repeated(targets, options), _sign_in_step(targets[0]))
     servers: dict[str, TargetServer] = {}
     for target in targets:
         typed = target.is_typed
@@ -212,13 +212,17 @@ def _save(own: Invocation, server: TargetServer) -> None:
     own.screen.note(f"added {server.alias} to {edited.path}")
 
 
-def _repeated(targets: Sequence[Target]) -> str:
-    """The option by which another command uses the same servers; without secrets."""
+def _repeated(targets: Sequence[Target], options: TargetOptions) -> str:
+    """The options by which another command uses the same servers; without secrets."""
     words = [
         f" --server {shlex.quote(target.text) if target.shown == target.text else 'URL'}"
         for target in targets
         if target.kind != "command"
     ]
+    headers = given_pairs(options.headers, "--header", _HEADER)
+    words += [f" --header {shlex.quote(f'{name}=...')}" for name in headers]
+    words += [f" --env {shlex.quote(f'{name}=...')}" for name in given_pairs(options.env, "--env", "=")]
+    words += [" --yes"] if options.yes else []
     return "".join([*words, *(" -- COMMAND" for target in targets if target.kind == "command")])
 
 

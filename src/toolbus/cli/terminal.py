@@ -1,7 +1,7 @@
-"""The terminal of a command: that of this process, or one that a client passed to the background bus.
+"""The terminal of a command: this process's own, or one that a client passed to the background bus.
 
-In the background bus, commands of several clients run side by side, each in a thread of its own. Whatever
-belongs to one of them (streams, working folder, variables, signals) is asked for here.
+In the background bus, commands of several clients run side by side, each in a thread of its own. Everything
+that belongs to one of them (streams, working folder, variables, signals) is requested here.
 """
 
 import logging
@@ -27,12 +27,12 @@ STREAMS: tuple[StreamName, ...] = ("stdin", "stdout", "stderr")
 
 
 class Terminal(Protocol):
-    """What a command has to know of the place where it was given."""
+    """The facts that a command needs about its terminal."""
 
     ending: tuple[int, ...]
     """The signals that cancel a command, besides the Ctrl-C that Python handles."""
     has_process: bool
-    """Whether the streams of the process are those of the terminal, and may be redirected."""
+    """Whether the process has the same streams as the terminal, and may redirect them."""
 
     @property
     def cwd(self) -> Path:

@@ -1,7 +1,7 @@
-"""What is wrong with a script before it runs: what must fail refuses it, everything else is a note.
+"""Problems of a script before it runs: certain failures refuse it, everything else is a note.
 
-A type checker cannot know what a result holds, that `re.search` finds something, or that a loop sets what
-began as None. So only mistakes in calls of tools and names that do not exist refuse a script.
+A type checker cannot know the content of a result, that `re.search` finds something, or that a loop sets a
+variable that began as None. So only wrong tool calls and unknown names refuse a script.
 """
 
 import ast
@@ -17,18 +17,18 @@ _NAME = re.compile(r"`(\w+)`")
 _WRONG_CALL = ("missing-argument", "unknown-argument", "too-many-positional-arguments")
 _LITERAL = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
 _USES = (ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.FormattedValue, ast.For, ast.comprehension)
-"""What a call that is not awaited cannot be part of."""
+"""The expressions that cannot contain a call that is not awaited."""
 _MOST_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a check found."""
+    """The findings of a check."""
 
     refusals: tuple[str, ...] = ()
-    """What must fail, with what to do instead."""
+    """Certain failures, each with a fix."""
     notes: tuple[str, ...] = ()
-    """What may fail."""
+    """Possible failures."""
 
     @property
     def as_notes(self) -> str:
@@ -69,7 +69,7 @@ def judged(script: str, diagnostics: str, stubs: Mapping[str, Stub]) -> Findings
 
 
 def _must_fail(message: re.Match[str], tree: ast.Module, stubs: Mapping[str, Stub]) -> list[str]:
-    """What to do instead, an empty text if that is plain, for what must fail; nothing for what may work."""
+    """The fix for a certain failure, an empty text if it is obvious; an empty list if the code may work."""
     line, rule, text = int(message["line"]), message["rule"], message["text"]
     names = _NAME.findall(text)
     if rule == "unresolved-reference":
@@ -88,7 +88,7 @@ def _must_fail(message: re.Match[str], tree: ast.Module, stubs: Mapping[str, Stu
 
 
 def _by_name(tree: ast.Module, line: int, tool: Stub) -> str:
-    """What to do if a call of a tool on that line has an argument without its name."""
+    """The fix for a call of a tool on that line with an argument without its name."""
     calls = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args and node.lineno == line
     ]
@@ -120,7 +120,7 @@ def _unawaited(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def _forgotten(tree: ast.Module, line: int) -> str:
-    """Where await is missing, if a line uses a call, or a name that stands for one."""
+    """The place where await is missing, if a line uses a call, or a name that stands for one."""
     nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) == line]
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))

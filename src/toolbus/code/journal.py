@@ -1,4 +1,4 @@
-"""The calls that a script made, in order: what ran, and what did not."""
+"""The calls that a script made, in order, with their states."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

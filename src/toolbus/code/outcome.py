@@ -1,7 +1,4 @@
-"""What came of a script, as a result that a model or a program reads.
-
-Values on their way into a script and out of it are JSON, and nothing else.
-"""
+"""The outcome of a script, as a result that a model or a program reads."""
 
 import base64
 import json
@@ -29,7 +26,7 @@ _DEEPEST = 100
 
 
 def for_script(result: ToolResult) -> JSON:
-    """What a call returns to a script: structured content, JSON in a text, a text, or a list of blocks."""
+    """The value of a call in a script: structured content, JSON in a text, a text, or a list of blocks."""
     if result.structured is not None:
         return result.structured
     if all(isinstance(block, Text) for block in result.content):

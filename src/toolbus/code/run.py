@@ -1,7 +1,7 @@
-"""One run of a script: its calls are made when it waits for them, those that it awaits together at once.
+"""One run of a script: calls are made when it waits for them; calls awaited together run concurrently.
 
-A call that a person has to decide about holds up only what waits for it. When nothing else goes on, the
-script is suspended: no call is in flight then, so what is saved and what has happened agree.
+A call that needs a person's decision blocks only the code that waits for it. When nothing else goes on, the
+script is suspended. No call is in flight then, so the saved state agrees with the calls made so far.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Answers: TypeAlias = Mapping[str, Answer] | Answer | None
 
 
 class Tools(Protocol):
-    """How a script's calls are made: each takes the path of every operation."""
+    """The way a script's calls are made: each takes the path of every operation."""
 
     async def call(self, spec: ToolSpec, arguments: Mapping[str, JSON], /) -> ToolResult: ...
 
@@ -149,7 +149,7 @@ class ScriptRun:
         try:
             result = task.result()
         except ToolbusError as error:
-            result = ToolResult.failure(str(error), sent=error.sent)
+            result = ToolResult.failure(error.public, sent=error.sent)
         if result.pending is not None:
             entry.state = "waits"
             self._open[number] = replace(one, pending=result.pending.to_json())
@@ -178,7 +178,7 @@ class ScriptRun:
         )
 
     async def _cancel(self) -> None:
-        """End what is still going on when the script has ended."""
+        """End the calls and waits that remain when the script has ended."""
         tasks: list[asyncio.Task[Any]] = [*self._running.values(), *self._sleeping.values()]
         for number in self._running:
             self.calls[self._open[number].entry].state = "cancelled"

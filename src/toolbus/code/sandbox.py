@@ -1,7 +1,7 @@
 """A script in Monty's worker process: no files, no network, no environment; time and memory are bounded.
 
-The only file that imports pydantic_monty. It drives the synchronous interpreter in a thread: the asynchronous
-one of 1.4 aborts the whole process now and then when Python exits (its threads outlive the interpreter).
+The only file that imports pydantic_monty. It drives the synchronous interpreter in a thread. The asynchronous
+one of 1.4 sometimes aborts the whole process when Python exits: its threads outlive the interpreter.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _SLEEPS = ("system.sleep", "system.async_sleep")
 _BEGIN = "toolbus_begin"
 """Stands before a script that is only checked: the interpreter asks for it before anything else runs."""
 _PRINTED = 8
-"""Characters that are kept of what is printed, for each token of the output limit."""
+"""The number of printed characters to keep, for each token of the output limit."""
 
 
 class ScriptError(ToolbusError):
@@ -107,7 +107,7 @@ class ScriptSandbox:
 
     @property
     def printed(self) -> str:
-        """What the script printed, as far as it is kept."""
+        """The text that the script printed, up to the limit."""
         return "".join(self._printed)
 
     @printed.setter

@@ -23,7 +23,7 @@ _RESERVED = frozenset(dir(builtins)) | {
     *keyword.softkwlist,
     *("Any", "Literal", "NotRequired", "TypedDict", "asyncio"),
 }
-"""What a script or a stub needs under its own name."""
+"""Names that a script or a stub needs for itself."""
 
 
 def identifier(name: str) -> str:
@@ -255,7 +255,7 @@ def _returned(spec: ToolSpec, writer: TypeWriter) -> str:
 
 
 def _docstring(spec: ToolSpec, arguments: Mapping[str, str], schema: Schema) -> str:
-    """The description as one string literal: a server's text stays data, whatever it contains."""
+    """The description as one string literal: any text of a server stays data."""
     lines = [cut(spec.description, _DESCRIPTION)]
     for key, own in arguments.items():
         if about := cut(schema.of(schema.properties[own]).description, _ARGUMENT):

@@ -1,8 +1,8 @@
 """A script that waits for a person: its state, sealed, so that only what we wrote is ever loaded.
 
 Monty trusts the bytes of a snapshot, and a pending call passes through files, models and clients. So its
-state is encrypted and authenticated with a key in the user's state folder or in the store, bound to the
-user, and used once.
+state is encrypted and authenticated with a key in the user's state folder or in the store. It is bound to the
+user, and can be used only once.
 """
 
 import base64
@@ -21,7 +21,7 @@ _PURPOSE = "script"
 _OWN = PrivateValues(state_folder, carried_forms("code/key", "code/resumed"))
 """The files of a user whose config has no store."""
 _SECONDS = 30 * 24 * 3600.0
-"""How long a script may wait."""
+"""The maximum time that a script may wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class SuspendedScript:
     open: dict[int, UnfinishedCall]
     """The calls that are not done, by their ids in the script."""
     first: int
-    """The one of them whose question is asked now."""
+    """The call whose question is asked now."""
     printed: str = ""
     tool: str = ""
     """The tool that the script is, `server/tool`; empty for any other script."""
@@ -77,8 +77,8 @@ class SuspendedScript:
             raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
         if not is_new:
             raise ScriptNotResumable(
-                "the script was already resumed from here, and its calls must not be made twice; "
-                "the audit trail has what ran; run the script again if it may start over"
+                "the script was already resumed from here; see the audit trail for its calls, "
+                "and run the script again if it may start over"
             )
 
     def _payload(self) -> dict[str, Any]:

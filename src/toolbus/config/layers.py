@@ -38,6 +38,7 @@ LAUNCH = frozenset(
     (
         *("transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "sandbox"),
         *("url", "headers", "forward_headers", "auth", "verify", "client_cert", "client_key", "server"),
+        "openapi",
         "registry",
     )
 )

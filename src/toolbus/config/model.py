@@ -36,6 +36,7 @@ from toolbus.config.settings.audit import (
 from toolbus.config.settings.auth import AuthSetting, forwarding_problem, header_name_problem
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.settings.limits import CodeLimits, ServerLimits
+from toolbus.config.settings.openapi import OpenApi
 from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.quotas import QUOTAS_EXPECTED, CallQuotas
@@ -70,7 +71,7 @@ class ContextSource(ConfigModel):
     """The URI of the resource, or a pattern."""
 
 
-Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
+Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory", "openapi"]
 
 LockMode: TypeAlias = Literal["off", "warn", "block"]
 # In YAML, `off` without quotes is false.
@@ -83,6 +84,7 @@ _NEEDED: dict[Transport, str] = {
     "streamable-http": "url",
     "sse": "url",
     "memory": "server",
+    "openapi": "openapi",
 }
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """The tool annotations of MCP."""
@@ -162,6 +164,8 @@ class ServerConfig(ConfigModel):
     """Whether the program runs in a sandbox (Linux), and what it gets there; `true` is only its own files."""
     url: str | None = None
     """The URL of a running server."""
+    openapi: OpenApi | None = None
+    """An HTTP API whose operations are the tools: its OpenAPI document, or a mapping with that."""
     headers: dict[str, str] = {}
     """Headers sent with every HTTP request; `Host` replaces the host of the URL."""
     auth: AuthSetting = None
@@ -248,6 +252,7 @@ class ServerConfig(ConfigModel):
         yield from ((field, text) for field, text in single if text is not None)
         yield from ((f"auth.{key}", text) for key, text in (self.auth.texts() if self.auth else ()))
         yield from ((f"sandbox.{key}", text) for key, text in (self.sandbox.texts() if self.sandbox else ()))
+        yield from ((f"openapi.{key}", text) for key, text in (self.openapi.texts() if self.openapi else ()))
         yield from ((f"args[{index}]", text) for index, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
@@ -296,22 +301,23 @@ class ServerConfig(ConfigModel):
             parsed(text, server=self.alias, key=field)
 
     def _check_http(self, location: Location) -> None:
-        if self.auth is not None and self.url is None:
+        is_http = self.url is not None or self.openapi is not None
+        if self.auth is not None and not is_http:
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         if self.auth is not None and self.auth.type == "token_exchange" and self.required:
             raise location.error("cannot be true: without a client there is no token to exchange", "required")
-        if self.forward_headers and self.url is None:
+        if self.forward_headers and not is_http:
             raise location.error("is for servers with a url; a program gets no headers", "forward_headers")
         for name in self.headers:
             if name.lower() in self.forward_headers:
                 raise location.error(f"{name} is set in headers; keep one", "forward_headers")
 
     def _check_source(self) -> None:
-        """Require exactly one of command, url and server, and the one that the transport needs."""
+        """Require exactly one of command, url, openapi and server, and the one that the transport needs."""
         location = Location(server=self.alias)
-        given = [name for name in ("command", "url", "server") if getattr(self, name) is not None]
+        given = [name for name in ("command", "url", "openapi", "server") if getattr(self, name) is not None]
         if not given:
             raise location.error(
                 "has neither command nor url; set command (stdio) or url (streamable-http, sse)"
@@ -332,6 +338,8 @@ class ServerConfig(ConfigModel):
             yield "command", os.path.basename(words[0]) if words else ""
         if self.url is not None:
             yield "url", shown_url(masked(self.url)).partition("?")[0]
+        if self.openapi is not None:
+            yield "openapi", shown_url(masked(self.openapi.document)).partition("?")[0]
 
 
 class BusConfig(ConfigModel):

@@ -20,6 +20,8 @@ from toolbus.core.values.errors import ConfigError
 
 def permitted_config(config: BusConfig, administrator: Administrator) -> BusConfig:
     """The config with the administrator's rules, and a mistake for each server that they refuse already."""
+    if not administrator.files:
+        return config
     servers = {
         alias: server.model_copy(
             update={
@@ -110,7 +112,8 @@ def working_folder(cwd: str | None) -> str | None:
 
 def _literal_launch(config: ServerConfig) -> ResolvedLaunch | None:
     """The launch of a server that has no references where they matter; None if it is known only later."""
-    texts = [text for text in (config.command, *config.args, config.url) if text is not None]
+    url = config.url if config.openapi is None else config.openapi.base_url
+    texts = [text for text in (config.command, *config.args, url) if text is not None]
     parts = [parsed(text) for text in texts]
     # Relative to its working directory, which may have references.
     is_relative = "/" in (config.command or "") and not (config.command or "").startswith(("/", "~"))
@@ -122,7 +125,7 @@ def _literal_launch(config: ServerConfig) -> ResolvedLaunch | None:
     ):
         return None
     command, *args = ["".join(map(str, text)) for text in parts]
-    if config.url is not None:
+    if url is not None:
         return ResolvedLaunch(url=command)
     return ResolvedLaunch(
         command=command,
@@ -140,8 +143,9 @@ def _commands(config: ServerConfig) -> Iterator[list[str]]:
 
 
 def _shown(config: ServerConfig) -> str:
-    if config.url is not None:
-        return shown_url(masked(config.url))
+    url = config.url if config.openapi is None else config.openapi.base_url or config.openapi.document
+    if url is not None:
+        return shown_url(masked(url))
     texts = without_literals(config)
     words = (text for key, text in texts.items() if key == "command" or key.startswith("args["))
     return shortened(shlex.join(words), 120)

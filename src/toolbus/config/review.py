@@ -31,6 +31,7 @@ _CODE_VARIABLE = re.compile(
 )
 _MEANING = {
     ("verify", False): "false: any certificate is accepted",
+    ("allow_private", True): "true: requests may go to addresses in your own network",
     ("trust_annotations", True): "true: its read-only tools run without approval",
 }
 _LABELS = {
@@ -79,6 +80,8 @@ def fact_lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
             yield from ((label, f"{key}{gap}{text}") for key, text in texts.items())
         elif name == "inherit_env":
             yield label, "the whole environment" if fact == "all" else ", ".join(fact)
+        elif name == "allow_origins":
+            yield label, ", ".join(fact)
         elif name == "forward_headers":
             yield label, f"{', '.join(fact)}, as clients of the gateway send them"
         else:
@@ -107,6 +110,7 @@ class ProjectReview:
             "command": shlex.join(words) or None,
             "cwd": shown.get("cwd"),
             "url": shown.get("url"),
+            **_api(server, shown),
             "verify": None if server.verify is True else server.verify,
             "headers": {name: shown[f"headers.{name}"] for name in server.headers},
             "forward_headers": list(server.forward_headers),
@@ -192,6 +196,20 @@ class ProjectReview:
         return {name: value for name, value in values.items() if value is not None}
 
 
+def _api(server: ServerConfig, shown: Mapping[str, str]) -> dict[str, JSON]:
+    """The document of an HTTP API, and where requests may go."""
+    api = server.openapi
+    if api is None:
+        return {}
+    return {
+        "openapi": shown["openapi.document"],
+        "base_url": shown.get("openapi.base_url"),
+        "query": {name: shown[f"openapi.query.{name}"] for name in api.query},
+        "allow_origins": list(api.allow_origins),
+        "allow_private": api.allow_private or None,
+    }
+
+
 def _auth(auth: Auth | None, shown: Mapping[str, str]) -> JSON:
     """The token, or for any other type its keys."""
     if auth is None or auth.type == "bearer":
@@ -217,7 +235,7 @@ def _is_decisive(field: str) -> bool:
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None
-    if kind in ("headers", "search", "serve") or kind.startswith("hooks["):
+    if kind in ("headers", "search", "serve") or kind.startswith("hooks[") or name.startswith("query."):
         return False
     # Who gets the credentials of `auth`, and where the browser is sent with a code.
     return kind != "auth" or name in ("issuer", "callback", "client_metadata")

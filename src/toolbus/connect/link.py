@@ -19,7 +19,6 @@ link that was never up, it waits for the outcome of one attempt: the current one
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from toolbus.core.values.errors import (
     AuthRequired,
     ConnectFailed,
     ConnectionLost,
+    DownReason,
     LoginRequired,
     ServerDown,
     ToolbusError,
@@ -125,7 +125,7 @@ class Link:
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
-        self.ends: deque[LinkEnd] = deque(maxlen=MOST_ENDS)
+        self.ends: list[LinkEnd] = []
         """The last sessions that were lost, and attempts that failed; the newest last."""
 
     # For all tasks
@@ -301,7 +301,7 @@ class Link:
     def _down(self) -> ServerDown | LoginRequired:
         if isinstance(self.error, LoginRequired):
             return self.error.with_traceback(None)  # the same one for each request
-        return ServerDown(self.config.alias, self.state, problem_of(self.error) if self.error else None)
+        return ServerDown(self.config.alias, self.state, DownReason.of(self.error) if self.error else None)
 
     # For the owner
 
@@ -363,6 +363,7 @@ class Link:
         diagnostics = self._opener.diagnostics
         exited = diagnostics is not None and diagnostics.exit_code is not None
         lines = (line.strip() for line in reversed(diagnostics.stderr if diagnostics else ()))
+        del self.ends[: -MOST_ENDS + 1]
         self.ends.append(
             LinkEnd(
                 at=time.time(),

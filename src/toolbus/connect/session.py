@@ -30,7 +30,7 @@ from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
 from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.connect.transports.http import AUTH_STATUSES
+from toolbus.connect.transports.http import AUTH_STATUSES, status_cause
 from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, NotSendable, WireError
 from toolbus.core.text.stderr import quoted
 from toolbus.core.values.elicitation import Answer
@@ -216,9 +216,9 @@ class ServerSession:
         reason = self._redacted(self._diagnostics.lost or "the connection is closed")
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
-        if what is None and (tail := self._diagnostics.stderr_tail()):
-            reason = f"{reason}; on stderr: {quoted(tail, 1)}"
-        return ConnectionLost(self.server, what, reason, sent=sent)
+        tail = self._diagnostics.stderr_tail() if what is None else ()
+        output = quoted(tail, 1) if tail else ""
+        return ConnectionLost(self.server, what, reason, sent=sent, output=output)
 
     def _from_mcp_error(self, error: MCPError, what: str) -> ToolbusError:
         lines = self._redacted(error.message).splitlines()
@@ -226,9 +226,11 @@ class ServerSession:
         if isinstance(error, WireError):
             if isinstance(error.reported, AuthRequired) and error.status == 403:
                 return error.reported  # only this request needs more
-            if error.status in AUTH_STATUSES:
+            if error.status is not None and error.status in AUTH_STATUSES:
                 known = error.reported if isinstance(error.reported, AuthRequired) else None
-                self.refused = known or AuthRequired(self.server, "call", error.status)
+                self.refused = known or AuthRequired(
+                    self.server, "call", error.status, cause=status_cause(error.status, text)
+                )
             if error.lost or self.refused is not None:
                 self.end(text)
             if not error.lost and error.status is None and isinstance(error.reported, ConnectFailed):

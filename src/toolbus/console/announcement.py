@@ -1,4 +1,4 @@
-"""How `toolbus console` finds a running console: a private file with its URL, and a secret for tokens."""
+"""The private file that tells `toolbus console` the URL of a running console, and a secret for tokens."""
 
 import json
 import os

@@ -74,7 +74,7 @@ class ConsoleEntry:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.secret = secrets.token_urlsafe(32)
-        """Who has it may ask for tokens: the user who can read the private file."""
+        """The secret for requesting tokens: only the user can read it in the private file."""
         self._clock = clock
         self._tokens: OrderedDict[bytes, float] = OrderedDict()
         """The end of each token."""
@@ -241,7 +241,7 @@ class ConsoleApp:
         is_led = not reason and http.headers.get("sec-fetch-site") == "cross-site"
         command = element("code", "toolbus console")
         lines = (
-            reason or "A page opens only by its full address, in the browser that was let in, for 12 hours.",
+            reason or "A page opens only by its full address, in the browser that signed in, for 12 hours.",
             ["Run ", command, " to open the console."],
         )
         page = refusal("Not signed in", *lines, assets=_way_back(http), reloads=is_led)

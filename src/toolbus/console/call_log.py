@@ -1,7 +1,7 @@
-"""The calls of a bus, as its console remembers them: those in flight, the last ones, and counts for charts.
+"""The calls of a bus in its console's memory: active calls, the latest ones, and data for charts.
 
-It observes every operation: what it keeps is bounded, and it costs a call a few microseconds. With a history,
-a thread writes each call to a file.
+It observes every operation, with bounded memory, at a cost of a few microseconds per call. With a history, a
+thread writes each call to a file.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from toolbus.core.operation.phases import CallClock
 from toolbus.core.values.records import JSON, OWN, Audio, Embedded, Image, Text, ToolResult
 
 MOST_CALLS = 1_000
-"""How many calls are remembered after their end."""
+"""The number of calls that are remembered after their end."""
 MOST_CONTENTS = 20
 """Of how many calls that the console itself made the arguments and the result are remembered."""
 LARGEST_CONTENT = 1_000_000
@@ -69,7 +69,7 @@ class CallRecord:
         self.at = time.time()
         self.ended_at: float | None = None
         self.began = began
-        """By the clock of the log."""
+        """The start time, by the clock of the log."""
         self.elapsed: float | None = None
         """Seconds, without those in which a person was asked; None while it is in flight."""
         self.outcome: Outcome | None = None
@@ -190,7 +190,7 @@ class CallLog:
         self.counts = CallCounts(clock)
         self._clock = clock
         self._in_flight: dict[int, CallRecord] = {}
-        """By the ids of their operations."""
+        """The calls in flight, by the ids of their operations."""
         self._ended: OrderedDict[str, CallRecord] = OrderedDict()
         """By id, the newest last."""
         self._own: deque[CallRecord] = deque()

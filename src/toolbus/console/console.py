@@ -109,7 +109,7 @@ class ConsoleRuns(Protocol):
     """A store of durable runs; every method raises `ToolbusError` if it cannot be done."""
 
     async def recent(self, *, ended: bool, limit: int) -> Sequence[RunFacts]:
-        """The newest runs that have not ended; with `ended`, the others as well."""
+        """The newest runs that have not ended; with `ended`, all runs."""
         ...
 
     async def get(self, run: str) -> RunFacts: ...
@@ -156,7 +156,7 @@ class Console:
     """One bus, as its pages see it; used from the bus's loop alone. It is closed before the bus stops."""
 
     def __init__(self, bus: Toolbus, board: QuestionRouter | None = None) -> None:
-        """`board` has the questions that wait for a person; its interactions must be those of the bus."""
+        """`board` has the questions that wait for a person; the bus must use the board's interactions."""
         self.bus = bus
         self.board = board or QuestionRouter()
         self.held = HeldParts(bus)
@@ -252,7 +252,7 @@ class Console:
         self.changed("catalog")
 
     async def use_approved(self) -> None:
-        """Have the bus use what was approved; a server that may be started now is not waited for."""
+        """Have the bus use the approved lock; it does not wait for servers that may start now."""
         task = self.begin(self._reload_lock(), "use the lockfile")
         await asyncio.wait((task,), timeout=APPROVED_WITHIN)
 

@@ -13,7 +13,7 @@ from typing import TypeAlias, Union
 from toolbus.core.text.text import visible
 
 Child: TypeAlias = Union["Element", str, int, float, Iterable["Child"], None]
-"""What an element may contain. None, True and False are left out: `condition and element(...)`."""
+"""The possible children of an element. None, True and False are left out: `condition and element(...)`."""
 Attribute: TypeAlias = str | int | float | bool | None
 """True is an attribute without a value; False and None are left out."""
 
@@ -100,7 +100,7 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Element:
 def live(key: str, /, *children: Child, tag: str = "div", **attributes: Attribute) -> Element:
     """An element with the id `key` that the event stream replaces as a whole when it changes.
 
-    It may contain others. What a person types into would be lost: fields belong outside of it.
+    It may contain others. Input fields belong outside of it: text that a person types would be lost.
     """
     given = {_spelled(key): value for key, value in attributes.items()}
     return Element(tag, {"id": key, **given}, children, is_live=True)

@@ -32,7 +32,7 @@ class InputField:
     title: str
     description: str = ""
     expected: str = ""
-    """What kind of value, in words."""
+    """The expected kind of value, in words."""
     required: bool = False
     default: JSON = None
     choices: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -50,7 +50,7 @@ class InputField:
 
     @property
     def initial(self) -> list[str]:
-        """What is typed already: the default."""
+        """The text in the field at first: the default."""
         if self.default is None:
             return []
         if self.kind == "text" and isinstance(self.default, str):

@@ -34,7 +34,7 @@ class PageRequest:
     """The session of the browser: an opaque name, the same for all its requests."""
     query: Fields = field(default_factory=Fields)
     form: Fields = field(default_factory=Fields)
-    """Of an action."""
+    """The form of an action."""
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 

@@ -28,7 +28,7 @@ LONGEST_TYPED = 1_000_000
 """The characters of all fields of a form, which are kept to be changed and sent again."""
 MOST_DRAFTS = 50
 MOST_BYTES = 32_000_000
-"""Of all that is kept of calls that ended; the newest is kept, whatever its size."""
+"""The maximum for all ended calls together; the newest is always kept."""
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
@@ -53,7 +53,7 @@ class Trial:
     """Of its caller: the questions that it causes are for that session."""
     outcome: Outcome = "running"
     progress: tuple[float, float | None, str | None] | None = None
-    """How far it is, of how much, and what the server says to that."""
+    """The progress, the total, and the server's message about it."""
     result: ToolResult | None = None
     error: str = ""
     began: float = field(default_factory=time.time)
@@ -240,9 +240,9 @@ class SignIn:
 
     task: "asyncio.Task[None] | None" = None
     request: LoginRequest | None = None
-    """Where to sign in; None while the server and its authorization server are asked."""
+    """The place to sign in; None while the server and its authorization server are asked."""
     problem: str | None = None
-    """Why it failed."""
+    """The reason why it failed."""
     pasted: "asyncio.Future[str | None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

@@ -8,6 +8,12 @@ from toolbus.core.operation.operation import Guard as Guard
 from toolbus.core.operation.operation import Observer as Observer
 from toolbus.core.operation.operation import Operation as Operation
 from toolbus.core.operation.quota import OverQuota as OverQuota
+from toolbus.core.operation.run_errors import NotWaiting as NotWaiting
+from toolbus.core.operation.run_errors import RunCancelled as RunCancelled
+from toolbus.core.operation.run_errors import RunDiverged as RunDiverged
+from toolbus.core.operation.run_errors import RunFailed as RunFailed
+from toolbus.core.operation.run_errors import RunNotFound as RunNotFound
+from toolbus.core.operation.run_errors import RunStoreError as RunStoreError
 from toolbus.core.values.elicitation import Answer as Answer
 from toolbus.core.values.elicitation import Elicitation as Elicitation
 from toolbus.core.values.elicitation import Pending as Pending
@@ -26,14 +32,8 @@ from toolbus.core.values.errors import HookFailed as HookFailed
 from toolbus.core.values.errors import InputNeeded as InputNeeded
 from toolbus.core.values.errors import LockError as LockError
 from toolbus.core.values.errors import LoginRequired as LoginRequired
-from toolbus.core.values.errors import NotWaiting as NotWaiting
 from toolbus.core.values.errors import RegistryError as RegistryError
 from toolbus.core.values.errors import ResourceTooLarge as ResourceTooLarge
-from toolbus.core.values.errors import RunCancelled as RunCancelled
-from toolbus.core.values.errors import RunDiverged as RunDiverged
-from toolbus.core.values.errors import RunFailed as RunFailed
-from toolbus.core.values.errors import RunNotFound as RunNotFound
-from toolbus.core.values.errors import RunStoreError as RunStoreError
 from toolbus.core.values.errors import ScriptNotResumable as ScriptNotResumable
 from toolbus.core.values.errors import SecretMissing as SecretMissing
 from toolbus.core.values.errors import ServerDown as ServerDown

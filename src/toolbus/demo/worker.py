@@ -23,7 +23,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class WordCount(BaseModel):
-    """How many words a text has."""
+    """The word counts of a text."""
 
     words: int
     distinct: int = Field(description="Distinct words, ignoring case.")

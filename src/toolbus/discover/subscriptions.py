@@ -1,7 +1,7 @@
 """Subscriptions to resources, in both eras; they survive a lost connection.
 
-In the legacy era each subscription is a request. In the modern era a stream names all of them when it is
-opened: to add one, a new stream is opened before the old one is closed, so that no change is missed.
+In the legacy era each subscription is a request. In the modern era, a stream names all of them when it is
+opened. To add one, a new stream is opened before the old one is closed, so that no change is missed.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Subscriptions:
             del self._by_uri[uri]
 
     def emit_updated(self, uri: str) -> None:
-        """Emit that a resource changed, to those who subscribe to it or to a parent of it."""
+        """Emit that a resource changed, to the subscribers of it and of its parents."""
         event = ResourceUpdated(server=self._server, uri=uri)
         wanted = (emit for parent in within(uri, self._by_uri) for emit in self._by_uri[parent])
         for emit in dict.fromkeys(wanted):
@@ -127,19 +127,15 @@ class Subscriptions:
         elif self._subscribers:
             await self._listen_to(session, {*self.uris}, gone[0], timeout)
         else:
-            await self._stop_listening()
+            await self.stop_listening()
 
-    async def run(self, session: ServerSession) -> None:
-        """Renew the subscriptions for a session and keep them; each renewed one is treated as changed."""
+    async def renew(self, session: ServerSession) -> None:
+        """Renew the subscriptions for a new session; each renewed one is treated as changed."""
         known = sorted(self.uris)
-        try:
-            await self._renew(session, known)
-            await self._emit_all_updated(known)
-            await session.gone.wait()
-        finally:
-            await self._stop_listening()
+        await self._resubscribe_all(session, known)
+        await self._emit_all_updated(known)
 
-    async def _renew(self, session: ServerSession, known: list[str]) -> None:
+    async def _resubscribe_all(self, session: ServerSession, known: list[str]) -> None:
         """Subscribe again to the known URIs; temporary failures are retried after a delay."""
         delay = RETRY_DELAY
         left = [known] if session.era == "modern" else [[uri] for uri in known]
@@ -208,7 +204,8 @@ class Subscriptions:
                     return
             await asyncio.sleep(RETRY_DELAY)
 
-    async def _stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
+        """End the stream of a modern session; the subscriptions stay known."""
         old, self._listening = self._listening, None
         await _cancel(old)
 

@@ -187,10 +187,9 @@ class Discovery:
         self._reads = session.reads
         if session.era == "legacy":
             self._expiry.announced = _announced(session.client.server_capabilities)
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._relist(session), self._listen(session), self.subscriptions.run(session))
-        ]
+        tasks = [asyncio.create_task(work) for work in (self._relist(session), self._listen(session))]
+        if self.subscriptions.uris:
+            tasks.append(asyncio.create_task(self.subscriptions.renew(session)))
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -198,6 +197,7 @@ class Discovery:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            await self.subscriptions.stop_listening()
             self._listening.clear()
             self._noticed.clear()
             self._dirty.clear()
@@ -305,7 +305,7 @@ class Discovery:
         return changed
 
     def _report(self, kinds: set[ListKind]) -> None:
-        """Emit that these lists were made anew."""
+        """Emit that these lists have changed."""
         names = {"resources" if kind in ("templates", "skills") else kind for kind in kinds}
         for kind in _CHANGING:
             if kind in names:
@@ -401,7 +401,7 @@ class Expiry:
 
     def __init__(self) -> None:
         self.begun: dict[ListKind, float] = {}
-        """When each was requested last."""
+        """The time when each was requested last."""
         self._listed: dict[ListKind, float] = {}
         self._until: dict[ListKind, float] = {}
         """Until when each is fresh, if the server says so."""

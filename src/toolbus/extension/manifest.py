@@ -28,7 +28,7 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 NAMING = "mcp_{server}_{tool}"
-"""How tools are named unless the manifest sets `naming`."""
+"""The default for `naming` in the manifest."""
 FILE_NAMES = ("manifest.yaml", "manifest.yml", "manifest.json")
 _CONFIG_KEYS = ("servers", *SETTINGS)
 

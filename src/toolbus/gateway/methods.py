@@ -230,7 +230,9 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except (ServerRejected, ArgumentsError):
         raise
     except ToolNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error)}") from error
+        raise ProtocolError(
+            INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error).public}"
+        ) from error
     except ToolbusError as error:
         return tool_failure(error, _own_words(request, name, error))
 
@@ -265,7 +267,7 @@ def own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolN
 
 def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
     """The problem with a call; for a server alone, with the name that its client used."""
-    offering, problem = request.client.offering, str(error)
+    offering, problem = request.client.offering, error.public
     if not offering.alone:
         return problem
     spec = offering.now.own_tools.get(name)

@@ -24,14 +24,8 @@ from toolbus.schema.values import entries_of, items_of
 def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     """The launch line or URL of a server, the same on every machine; `folder` is the config's folder."""
     shown, folder = without_literals(config), config.folder or folder
-    launch: dict[str, JSON] = {}
-    if config.command is not None:
-        launch = _program(config, shown, folder)
-    elif config.url is not None:
-        launch = {"url": shown["url"]}
-        if config.verify is not True:
-            launch["verify"] = config.verify if config.verify is False else "a CA bundle"
-    if config.transport not in ("stdio", "streamable-http"):
+    launch = _place(config, shown) if config.command is None else _program(config, shown, folder)
+    if config.transport not in ("stdio", "streamable-http", "openapi"):
         launch["transport"] = config.transport
     if config.auth is not None:  # which secret this server gets
         texts = dict(_named(shown, "auth"))
@@ -58,10 +52,29 @@ def is_approved(launch: JSONObject, locked: JSONObject) -> bool:
 
 def launch_line(launch: dict[str, JSON]) -> str:
     """The launch in one line, for people."""
-    if "url" in launch:
-        return str(launch["url"])
+    if (place := launch.get("url") or launch.get("openapi")) is not None:
+        return str(place)
     words = [str(launch.get("command", "")), *map(str, launch.get("args") or ())]
     return " ".join(words).strip() or str(launch.get("transport", ""))
+
+
+def _place(config: ServerConfig, shown: dict[str, str]) -> dict[str, JSON]:
+    """The URL of a server, or the document of an API and where its requests may go."""
+    place: dict[str, JSON] = {}
+    if config.url is not None:
+        place["url"] = shown["url"]
+    elif (api := config.openapi) is not None:
+        opened: dict[str, JSON] = {
+            "openapi": shown["openapi.document"],
+            "base_url": shown.get("openapi.base_url"),
+            "query": {name: shown[f"openapi.query.{name}"] for name in api.query},
+            "allow_origins": sorted(api.allow_origins),
+            "allow_private": api.allow_private,
+        }
+        place = {key: value for key, value in opened.items() if value}
+    if place and config.verify is not True:
+        place["verify"] = config.verify if config.verify is False else "a CA bundle"
+    return place
 
 
 def _program(config: ServerConfig, shown: dict[str, str], folder: Path | None) -> dict[str, JSON]:

@@ -8,15 +8,15 @@ from toolbus.schema.node import Schema
 from toolbus.schema.values import JSON, has_type
 
 _LONGEST = 80
-"""How many characters of a value, a name or a description are shown."""
+"""The maximum number of characters shown of a value, a name or a description."""
 _MOST_NAMES = 20
 _LARGEST = 1e15
 _DEEPEST = 8
-"""How deeply nested lists are described."""
+"""The maximum depth at which nested lists are described."""
 _MOST_VALUES = 12
 _MOST_LISTED = 50
 _LONGEST_WORDS = 2_000
-"""Characters of what is expected."""
+"""The maximum number of characters in a description of the expected values."""
 _PLURAL = {
     "string": "strings",
     "integer": "integers",

@@ -60,7 +60,7 @@ _CONSTRAINING = {
     "propertyNames dependentRequired dependentSchemas unevaluatedProperties",
 }
 CONSTRAINED_TYPE = {word: kind for kind, words in _CONSTRAINING.items() for word in words.split()}
-"""The one type that a keyword constrains; `number` stands for integers too."""
+"""The one type that a keyword constrains; `number` includes integers."""
 
 WITHOUT_EFFECT: Mapping[str, tuple[JSON, ...]] = {
     **dict.fromkeys(["minLength", "minItems", "minProperties"], (0,)),
@@ -71,7 +71,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[JSON, ...]] = {
 
 
 def part_kind(key: str, value: JSON) -> Literal["one", "many", "named"] | None:
-    """How the value of a keyword holds schemas, in any draft; None if it holds none."""
+    """The way the value of a keyword holds schemas, in any draft; None if it holds none."""
     if key in _ANY_MANY and is_array(value):
         return "many"
     if key in _ANY_NAMED and is_object(value):

@@ -1,7 +1,7 @@
-"""What a schema allows at one place, references followed and `allOf` merged.
+"""The constraints of a schema at one place, with references followed and `allOf` merged.
 
-This is advice for repairs, messages and input: it may be wrong where a schema is odd, so whatever matters is
-validated too. Anything malformed counts as absent, and so does anything that takes too much work to read.
+This is advice for repairs, messages and input. It may be wrong where a schema is odd, so important decisions
+also use the validator. Malformed parts are ignored, and so are parts that take too much work to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
 
 _DEEPEST_CHOICE = 4
-"""How deeply nested alternatives are read: their number grows with every level."""
+"""The maximum depth of alternatives that are read: their number grows with every level."""
 _MOST_CHOICES = 16
 _OBJECT = {"properties", "required", "additionalProperties", "patternProperties"}
 _ARRAY = {"items", "prefixItems"}
@@ -43,7 +43,7 @@ class Schema:
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        """The JSON types that are declared here; empty if there are none, or only those of alternatives."""
+        """The JSON types that are declared here; empty if only alternatives have types, or nothing has."""
         declared = self.own.get("type")
         if declared is None:
             return ("object",) if self.properties else ()
@@ -148,7 +148,7 @@ class Schema:
 
 
 class _Document:
-    """The references of a document, those of its schemas that have been read, and the work that is left."""
+    """The references of a document, its schemas that have been read, and the work that is left."""
 
     def __init__(self, root: JSON) -> None:
         self.references = References(root)

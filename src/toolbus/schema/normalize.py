@@ -12,7 +12,7 @@ from toolbus.schema.values import JSON, Node, is_array, is_object
 
 LossKind: TypeAlias = Literal["lossless", "widened", "permissive"]
 Note: TypeAlias = Callable[[LossKind, str, str], None]
-"""Receives each change: how much was lost, where, and what was done."""
+"""Receives each change: the kind of loss, the place, and a description."""
 
 # Types as other languages spell them, all seen in published servers.
 _ALIASES = {

@@ -93,7 +93,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def pattern_length(schema: JSON) -> int:
-    """How many characters all patterns in a schema have, wherever they are."""
+    """The number of characters in all patterns of a schema, at any place."""
     length, waiting = 0, [schema]
     while waiting:
         node = waiting.pop()

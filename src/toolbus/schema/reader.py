@@ -1,10 +1,10 @@
 """Read a schema node with its references followed and its `allOf` merged.
 
-No server can make reading slow: a definition is expanded inside itself at most `RECURSION` times, one reader
-reads at most `PLACES` nodes, and all work is counted in steps, never in seconds: the same on every machine.
-A step is a JSON value that is read, compared or written, or a few characters of text. References, `allOf` and
-alternatives can multiply a small schema into a huge one, so a reader gets steps in proportion to the size of
-the schema. Real schemas take a small part of them.
+No server can make reading slow. A definition is expanded inside itself at most `RECURSION` times, and one
+reader reads at most `PLACES` nodes. All work is counted in steps, never in seconds, so the limit is the same
+on every machine. A step is a JSON value that is read, compared or written, or a few characters of text.
+References, `allOf` and alternatives can multiply a small schema into a huge one. So a reader gets steps in
+proportion to the size of the schema. Real schemas take a small part of them.
 """
 
 import json
@@ -17,11 +17,11 @@ from toolbus.schema.references import MISSING, References
 from toolbus.schema.values import JSON, Node, entries_of, is_array, is_object
 
 LEAST_STEPS = 10_000
-"""For any schema."""
+"""The minimum number of steps for any schema."""
 STEPS_PER_VALUE = 10
 """And for each value of the schema."""
 _TEXT = 16
-"""Characters that count as much as a value."""
+"""The number of characters that weigh as much as a value."""
 _LARGEST = 20_000
 """The most that a value counts: a program may put the same object into a schema any number of times."""
 
@@ -82,7 +82,7 @@ class Work:
 
 
 def size_of(value: JSON) -> int:
-    """How many values a JSON value has, itself included, up to a limit; long texts count more."""
+    """The number of values in a JSON value, itself included, up to a limit; long texts add more."""
     size, waiting = 0, [value]
     while waiting and size < _LARGEST:
         item = waiting.pop()
@@ -244,7 +244,7 @@ _PATH = 500
 
 
 class Place(NamedTuple):
-    """Where a node is: in the schema, in the values it describes, and which references led to it."""
+    """The place of a node: in the schema, in the values it describes, and behind which references."""
 
     path: str = ""
     data: str = ""

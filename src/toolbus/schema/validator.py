@@ -1,9 +1,9 @@
-"""Validate values, in bounded time: what would take too long is not checked.
+"""Validate values, in bounded time: checks that would take too long are skipped.
 
-A validator visits a schema again for every reference to it. References that branch therefore cost exponential
-time, and references that recurse need as much stack as the value is deep: enough of either ends the process.
-Patterns cost time for every character. So the work is bounded before a schema is compiled, and before a
-value is validated. A pattern that the validator cannot compile is not checked, either. `format` and
+A validator visits a schema again for every reference to it. Branching references therefore cost exponential
+time. Recursive references need as much stack as the value is deep. Enough of either ends the process.
+Patterns cost time for every character. So the work is bounded before a schema is compiled, and before a value
+is validated. A pattern that the validator cannot compile is not checked, either. `format` and
 `contentEncoding` are annotations.
 """
 
@@ -30,7 +30,7 @@ from toolbus.schema.values import (
 MOST_VISITS = 10_000
 """The number of schemas that may be visited for one value."""
 MOST_WORK = 500_000
-"""How many schemas may be visited for a whole value; each takes about 50 ns."""
+"""The maximum number of schemas visited for a whole value; each takes about 50 ns."""
 _FEW = 4
 """A schema that is visited at most so often takes no longer than reading the value took."""
 _DEEPEST = 50
@@ -56,7 +56,7 @@ class _Work(NamedTuple):
     states: int = 0
     """Of patterns, for each character."""
     branches: int = 0
-    """How many schemas apply to one value inside it."""
+    """The number of schemas that apply to one value inside it."""
 
     def plus(self, *others: "_Work") -> "_Work":
         return _Work(*map(sum, zip(self, *others, strict=True)))
@@ -74,7 +74,7 @@ _ENDLESS = _Work(visits=MOST_VISITS + 1)
 
 
 class Bounds:
-    """How much work one schema makes."""
+    """The work that one schema causes."""
 
     def __init__(self, document: JSON, nodes: Sequence[Node]) -> None:
         """Measure a document by all schemas in it."""
@@ -83,7 +83,7 @@ class Bounds:
         self._here: dict[int, _Work] = {}
         self._inside: dict[int, _Work] = {}
         self.unresolved = self._unresolved(nodes)
-        """What is wrong with its references; None if they are valid."""
+        """The problem with its references; None if they are valid."""
         self.is_exceeded = False
         """Whether the schema takes too long to be used at all."""
         counts = [] if self.unresolved else [self._work_here(node) for node in nodes]
@@ -200,7 +200,7 @@ def _is_rechecked(node: Node) -> bool:
 
 
 def _branches(node: Node) -> int:
-    """How many schemas directly inside a node apply to one value inside its value."""
+    """The number of schemas directly inside a node that apply to one value inside its value."""
     keys = {steps[0] for steps, _ in parts(node) if _is_below(steps[0])}
     return bool(keys - _EACH) + len(entries_of(node.get("patternProperties"))) + ("contains" in keys)
 
@@ -253,7 +253,7 @@ class Fault:
     """One reason why a value is invalid."""
 
     path: tuple[str | int, ...]
-    """From the root of the value to the place."""
+    """The path from the root of the value to the place."""
     keyword: str | None
     """None where the schema is `false`."""
     limit: JSON
@@ -262,7 +262,7 @@ class Fault:
     value: JSON
     message: str
     branches: "tuple[tuple[Fault, ...], ...]" = ()
-    """Why each alternative of `anyOf` or `oneOf` does not fit."""
+    """The faults of each alternative of `anyOf` or `oneOf`."""
 
 
 class Validator:
@@ -379,7 +379,7 @@ class Validator:
 
 
 def _checkable(schema: JSON) -> JSON:
-    """A copy without what cannot be checked, or is not meant to be."""
+    """A copy without the parts that cannot be checked, or are not meant to be."""
     copy = json_copy(schema, _DEEPEST_SCHEMA)
     if not is_object(copy) and not isinstance(copy, bool):
         raise InvalidSchema("it is neither an object nor a boolean")

@@ -1,1 +1,1 @@
-"""Which of thousands of tools: an index over names, descriptions and arguments, and by meaning."""
+"""The search among thousands of tools: an index over names, descriptions and arguments, and by meaning."""

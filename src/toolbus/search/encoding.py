@@ -1,4 +1,4 @@
-"""Make the vectors of tools in the background; until they are there, tools are searched by words.
+"""Make the vectors of tools in the background; until they are ready, tools are searched by words.
 
 A thread works as long as there is something to do. It starts with the first search: a program that does not
 search loads no model.
@@ -115,7 +115,7 @@ class Encoding:
 
     @property
     def state(self) -> SearchState:
-        """How far it is."""
+        """The progress of the encoding."""
         with self._changed:
             find = None if self._kept is None else self._kept.find
             done = 0 if find is None else sum(find(whole) is not None for whole, _ in self._wanted)
@@ -123,7 +123,7 @@ class Encoding:
             return SearchState(encoder=name, encoded=done, total=len(self._wanted), reason=self._reason)
 
     def wait(self, timeout: float | None = None) -> SearchState:
-        """Wait until all vectors are there, or cannot be made, and say how far it is."""
+        """Wait until all vectors are ready, or cannot be made, and return the progress."""
         with self._changed:
             self._changed.wait_for(lambda: self._thread is None, timeout)
         return self.state
@@ -183,7 +183,7 @@ class Encoding:
             kept.touch([key for keys in self._wanted for key in keys])
 
     def _next(self) -> bool:
-        """Encode what comes next; False if there is nothing."""
+        """Encode the next texts; False if there are none."""
         with self._changed:
             encoder = self._encoder
             queries, texts = list(self._asked), list(self._todo.items())[:_BATCH]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST_CATALOGS = 8
 """Catalogs whose index is kept: views have parts of the whole one."""
 _PATIENCE, _PATIENCE_IN_LOOP = 2.0, 0.25
-"""Seconds that a search waits for a vector from elsewhere; in an event loop, others wait as well."""
+"""Seconds that a search waits for a vector from elsewhere; in an event loop, other tasks also wait."""
 _BY_WORDS = SearchState(reason="no encoder is configured")
 
 
@@ -28,7 +28,7 @@ class _SearchedIndex:
     catalog: Catalog
     index: Index
     encoding: Encoding | None
-    """What makes its vectors."""
+    """The encoding that makes its vectors."""
     meaning: "tuple[int, ToolVectors] | None" = None
     """The vectors, and how many of them there are."""
 

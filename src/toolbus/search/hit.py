@@ -1,4 +1,4 @@
-"""What a search finds, and how far a search by meaning is."""
+"""The results of a search, and the progress of the search by meaning."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ class SearchHit:
 
     name: str
     score: float
-    """How well it fits: 1 for its own name, less for anything else."""
+    """The quality of the match: 1 for its own name, less for anything else."""
     reason: str
-    """Why it was found: by its name, by which words, or by its meaning."""
+    """The reason why it was found: its name, the matching words, or its meaning."""
     alternatives: tuple[str, ...] = ()
     """Tools of other servers that do nearly the same."""
     spec: ToolSpec = field(repr=False)
@@ -31,11 +31,11 @@ class SearchState:
     encoder: str = ""
     """Its name; empty if tools are searched by words alone."""
     encoded: int = 0
-    """Tools of the catalog that was searched last whose vectors are there."""
+    """The number of tools with a vector in the catalog that was searched last."""
     total: int = 0
-    """All tools of it."""
+    """The number of all tools in that catalog."""
     reason: str = ""
-    """Why tools are searched by words alone, if they are."""
+    """The reason why tools are searched by words alone, if they are."""
 
     @property
     def ready(self) -> bool:

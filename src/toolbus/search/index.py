@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexField:
-    """How much the words of a field count."""
+    """The weight of the words in a field."""
 
     weight: float
     length: float
-    """How much a long field counts less, from 0 to 1."""
+    """The reduction for a long field, from 0 to 1."""
 
 
 FIELDS = (IndexField(6.0, 0.6), IndexField(1.0, 0.75), IndexField(0.3, 0.75), IndexField(1.0, 0.3))
 """Name, description, arguments, server."""
 _MOST_TEXT = 4_000
-"""Characters of a description that count; what comes later is rarely about what a tool does."""
+"""The number of relevant characters in a description; later text is rarely about a tool's purpose."""
 _MOST_ARGUMENTS = 50
 _MOST_ARGUMENT_TEXT = 200
 
@@ -59,7 +59,7 @@ class ToolDocument:
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
-        """What the vectors of its text and of its name are found by."""
+        """The keys for the vectors of its text and of its name."""
         return digest(self.text), digest(self.name)
 
     @property
@@ -91,7 +91,7 @@ def _arguments(schema: JSONObject) -> str:
 
 
 _SATURATION = 1.2
-"""How soon further occurrences of a word stop to count."""
+"""The point at which further occurrences of a word stop adding to the score."""
 
 
 class Bm25:
@@ -107,7 +107,7 @@ class Bm25:
         self._named: defaultdict[str, dict[int, float]] = defaultdict(dict)
         """The same for names alone."""
         self._scores: dict[tuple[str, tuple[str, ...], float], dict[int, float]] = {}
-        """The scores for what was asked for: words with their synonyms."""
+        """The scores of earlier queries: words with their synonyms."""
         averages = [
             sum(len(texts[at]) for texts in documents) / max(1, self._size) or 1.0
             for at in range(len(fields))
@@ -155,7 +155,7 @@ class Bm25:
         return found
 
     def _rarity(self, having: int) -> float:
-        """What a word weighs that so many documents have."""
+        """The weight of a word that occurs in this many documents."""
         return math.log(1 + (self._size - having + 0.5) / (having + 0.5)) * (_SATURATION + 1)
 
 
@@ -166,21 +166,21 @@ _BY_NAME = ("its name", "its name, spelt differently", "its name, in the query")
 _NAMED = 10.0
 """Added to the score of a tool that is named, so that no other one comes before it."""
 _SYNONYM, _SYNONYM_BESIDE = 0.8, 0.6
-"""How much a synonym counts: alone, and beside an encoder, which knows synonyms itself."""
+"""The weight of a synonym: alone, and beside an encoder, which knows synonyms itself."""
 _SAME_WORDS = 0.6
 """The share of words that descriptions of near-duplicates have in common, at least."""
 _SAME_MEANING = 0.92
 _DEPTH = 5
-"""How many times `limit` is ranked, so that enough is left when near-duplicates are one."""
+"""The multiple of `limit` to rank, so that enough is left after near-duplicates are merged."""
 
 
 def counted(queries: Sequence[str]) -> list[str]:
-    """What counts of queries: not too many, and none too long."""
+    """The queries that are used: limited in number and in length."""
     return [query[:MOST_QUERY] for query in queries[:MOST_QUERIES]]
 
 
 class Index:
-    """An index of tools; a changed catalog needs another one, which takes over what is unchanged."""
+    """An index of tools; a changed catalog needs a new index, which reuses unchanged entries."""
 
     def __init__(self, specs: Iterable[ToolSpec], known: "Index | None" = None) -> None:
         before: Mapping[int, ToolDocument] = {} if known is None else known._by_spec
@@ -199,9 +199,9 @@ class Index:
         meanings: "ToolVectors | None" = None,
         vectors: Mapping[str, Any] | None = None,
     ) -> tuple[SearchHit, ...]:
-        """The tools that fit, best first; of several queries, the best for each before the second best.
+        """The matching tools, best first; of several queries, the best for each before the second best.
 
-        `vectors` are those of queries (see `counted`); one without a vector goes by words.
+        `vectors` are the vectors of queries (see `counted`); a query without one is searched by words.
         """
         known = vectors or {}
         rankings = [self._ranked(query, limit, meanings, known.get(query)) for query in counted(queries)]

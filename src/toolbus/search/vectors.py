@@ -1,6 +1,6 @@
 """The vectors of tools: kept between programs, and compared with a query.
 
-They are found by a digest of the text, so a changed definition is encoded anew and everything else is not.
+They are found by a digest of the text, so only a changed definition is encoded again.
 """
 
 import io
@@ -17,7 +17,7 @@ from toolbus.state import files
 
 
 def as_unit(vectors: Any) -> Any:
-    """The rows, each with length 1; rows of zeros stay, and so does what is not a number."""
+    """The rows, each with length 1; rows of zeros stay, and so do values that are not numbers."""
     rows = numpy.asarray(vectors, numpy.float32)
     lengths = numpy.linalg.norm(rows, axis=-1, keepdims=True)
     return rows / numpy.maximum(lengths, 1e-12)
@@ -51,7 +51,7 @@ class KeptVectors:
                 self._vectors[key] = vector
 
     def add(self, keys: Sequence[bytes], vectors: Any) -> None:
-        """Remember these, too; ValueError if there is not a vector for each."""
+        """Also remember these; ValueError if there is not a vector for each."""
         rows = numpy.asarray(vectors, numpy.float16)
         if rows.ndim != 2 or len(rows) != len(keys) or not numpy.isfinite(rows).all():
             raise ValueError("not one vector of numbers for each text")
@@ -97,16 +97,16 @@ def _file_name(kept_as: str) -> str:
 
 
 _WORDS, _NAME = 0.5, 0.2
-"""How much words, and the meaning of the name alone, count beside the meaning of the whole."""
+"""The weights of words, and of the name's meaning, beside the meaning of the whole."""
 _LEAST = 0.1
-"""How near a tool must be that shares no word with the query."""
+"""The minimum similarity of a tool that shares no word with the query."""
 
 
 class ToolVectors:
     """The vectors of the tools of one index; those that are not there yet are estimated from the words."""
 
     def __init__(self, wholes: Sequence[Any], names: Sequence[Any]) -> None:
-        """For each tool the vector of the whole and of its name, or None; at least one is there."""
+        """The vectors of each tool's whole text and name, or None; at least one is given."""
         self._known = numpy.array([one is not None for one in wholes])
         length = len(next(one for one in wholes if one is not None))
         empty = numpy.zeros(length, numpy.float32)

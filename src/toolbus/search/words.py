@@ -18,9 +18,11 @@ _NO_SPACES = "\u3040"
 _MOST_KNOWN = 65_536
 _LONGEST_KNOWN = 40
 _COMMON_TEXT = """
-a an and are as at be by can do for from has have how i if in into is it its me my of on or our please should
-so such that the their them then there these this to up use used user using via was we what when where which
-will with you your
+a an and are as at be by can do for from has have how i if in into is it its me my
+
+of on or our please should so such that the their them then there these this to
+
+up use used user using via was we what when where which will with you your
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 
@@ -43,12 +45,12 @@ def key(text: str) -> str:
 
 
 def digest(text: str) -> bytes:
-    """What the vector of a text is found by."""
+    """The key for the vector of a text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 class _ComparisonCache(dict[str, tuple[str, ...]]):
-    """What each run of letters is compared as; a bounded cache, because most occur in many texts."""
+    """The words for comparing each run of letters; a bounded cache, because most occur in many texts."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
         found = tuple(word for part in _PART.findall(run) for word in _compared(part))

@@ -6,7 +6,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 LOCKED_BYTE = 1 << 30
-"""On Windows, the byte that is locked: beyond the content, because nobody could read what is locked."""
+"""On Windows, the byte that is locked: beyond the content, because a locked part cannot be read."""
 
 if sys.platform == "win32":
     import msvcrt

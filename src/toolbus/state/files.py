@@ -49,7 +49,7 @@ class PrivateFolder:
     def read(self, name: str, *, secret: bool = False) -> bytes | None:
         """The file's content, or None if it does not exist.
 
-        Raises OSError if another user can write it, and if `secret`, also if another user can read it.
+        Raises OSError if another user can write it. With `secret`, it must not be readable by others either.
         """
         path = self.base / name
         try:

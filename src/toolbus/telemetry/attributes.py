@@ -14,7 +14,7 @@ Attributes: TypeAlias = dict[str, str | int]
 LONGEST_NAME = 200
 LONGEST_URI = 1_000
 LONGEST_CONTENT = 64 * 1024
-"""In characters."""
+"""The maximum length in characters."""
 _OF_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -32,7 +32,7 @@ def of_target(method: str, tool: object = None, prompt: object = None, uri: obje
 
 
 def of_params(method: str, params: Mapping[str, JSON] | None) -> Attributes:
-    """What a request is about, by its params, which may be anything."""
+    """The target of a request, by its params, which may be anything."""
     params = params or {}
     name = params.get("name")
     match params.get("ref"):

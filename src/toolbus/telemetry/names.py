@@ -37,7 +37,7 @@ OUTCOME = "toolbus.outcome"
 ASKED = "toolbus.asked_ms"
 """Milliseconds in which a person was asked; no part of the duration."""
 ATTEMPTS = "toolbus.attempts"
-"""How often the request was sent, if more than once."""
+"""The number of times that the request was sent, if more than once."""
 CALLER = "toolbus.caller"
 """The entry point of the call: an adapter, the command line, the gateway."""
 RUN = "toolbus.run"
@@ -47,7 +47,7 @@ PRINCIPAL = "toolbus.principal"
 
 TOOL_ERROR = "tool_error"
 OTHER = "_OTHER"
-"""The conventions' value for what is not one of a known few."""
+"""The conventions' value for anything outside a known set."""
 
 CLIENT_OPERATION = "mcp.client.operation.duration"
 CLIENT_SESSION = "mcp.client.session.duration"
@@ -63,7 +63,7 @@ IN_METRICS = frozenset(
         *(SERVER, OUTCOME),
     }
 )
-"""The attributes of a span that are also those of its duration: each has few values."""
+"""The attributes of a span that its duration also has: each has a low cardinality."""
 
 KNOWN_METHODS = frozenset(
     {
@@ -77,4 +77,4 @@ KNOWN_METHODS = frozenset(
         *("notifications/roots/list_changed",),
     }
 )
-"""What clients send to servers, and servers to clients; a client may send anything."""
+"""The methods of clients and servers; a client may send anything."""

@@ -244,7 +244,7 @@ class _OperationSpan:
         )
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Not recorded."""
+        """Progress is not recorded."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
         from toolbus.telemetry.spans import error_message, error_type, rpc_code

@@ -5,8 +5,8 @@
         result = await answer(...)
         span.answered(result)
 
-Whatever is raised inside ends the span as a failure: with the `code` of the error, if it has one. What is
-called inside, also in tasks that are started there, is below the span.
+An exception inside ends the span as a failure: with the `code` of the error, if it has one. Spans of calls
+inside are below this span, even in tasks that are started there.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestArrival:
-    """How a request came in."""
+    """The arrival of a request: its id, transport and headers."""
 
     request_id: int | str | None = None
     """None for a notification."""
@@ -69,8 +69,8 @@ class ServerTelemetry:
     ) -> AbstractContextManager[ServerSpan]:
         """A span of a request, current within the block.
 
-        Its parent is the context in the request's `_meta`. The context of the transport (the current span,
-        or else the headers) is linked if it is another one, and is the parent if `_meta` has none.
+        Its parent is the context in the request's `_meta`. The context of the transport is the current span,
+        or else comes from the headers. If it differs, it is linked; it is the parent if `_meta` has none.
         """
         settings = self._settings
         if settings is None or not is_installed():

@@ -64,7 +64,7 @@ def parent_and_links(meta: object, headers: object) -> tuple[Context | None, tup
 
 
 class TracedRequest:
-    """A request and its span; also a context manager, which ends it with what was raised."""
+    """A request and its span; as a context manager, it ends the span with the raised error."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class TracedRequest:
     ) -> None:
         """Begins at once. `shown` is whether the message of an error is its description.
 
-        With a name of its own it is not a request, and is not current: what is started meanwhile may last.
+        With a name of its own, it is not a request, and is not current: tasks that are started meanwhile may
+        outlive it.
         """
         self.server = str(attributes.get(names.SERVER, ""))
         self.method = str(attributes.get(names.METHOD, ""))

@@ -30,9 +30,9 @@ _KEY: ContextVar[int | None] = ContextVar("toolbus scripted agent", default=None
 
 
 class ScriptedModel(FunctionModel):
-    """A fake model that replays its turns in order, whatever the input.
+    """A fake model that replays its turns in order, regardless of the input.
 
-    Each agent has its own place in the script, and each durable run begins with the first turn, so one model
+    Each agent has its own place in the script, and each durable run begins with the first turn. So one model
     may serve several at once. A durable run that another process began continues after the turns it has had.
     """
 
@@ -43,7 +43,7 @@ class ScriptedModel(FunctionModel):
         self.offered: list[list[str]] = []
         """The names of the tools it was offered at every turn."""
         self._played: dict[int | str | None, int] = {}
-        """How many turns each agent or run has had; requests outside of a run share None."""
+        """The number of turns each agent or run has had; requests outside of a run share None."""
         self._agents: dict[int, object] = {}
         """Kept, so that no other agent gets the id of one."""
         super().__init__(self._answer, stream_function=self._stream, model_name="scripted")

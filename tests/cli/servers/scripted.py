@@ -27,7 +27,7 @@ Message = dict[str, Any]
 
 
 class Scripted:
-    """The script, and what was said over the control FIFO."""
+    """The script, and the messages from the control FIFO."""
 
     def __init__(self, script: Message) -> None:
         self._script = script
@@ -137,7 +137,7 @@ class Scripted:
                 return None
 
     def _asked(self, params: Message) -> Message:
-        """What the user says; nothing else is heard until then."""
+        """The user's answer; all other input is ignored until then."""
         self._send({"id": "question", "method": "elicitation/create", "params": params})
         for line in sys.stdin:
             answer: Message = json.loads(line)

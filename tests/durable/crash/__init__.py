@@ -1,8 +1,8 @@
-"""The kill test of durable runs: workers that are killed in the middle, and what must hold afterwards.
+"""The kill test of durable runs: workers that are killed in the middle, and checks afterwards.
 
 Each run makes ten calls: writes that must not be repeated, writes that may be, and reads. Each run has one
-point at which the worker that has it kills itself with SIGKILL, once: before a model request, after the
-intent of a call was recorded, on the server before and after the effect, and before the result is recorded.
+point at which its worker kills itself with SIGKILL, once. The point is before a model request, after the
+intent of a call was recorded, on the server before or after the effect, or before the result is recorded.
 """
 
 import os
@@ -15,15 +15,18 @@ from typing import Literal
 STEPS = 10
 Phase = Literal["model", "intent", "unsent", "effect", "unrecorded"]
 PHASES: tuple[Phase, ...] = ("model", "intent", "unsent", "effect", "unrecorded")
-"""When a worker dies: at a model request; with the intent recorded; while the server has the call, before its
-effect and after it; with the result received, and not recorded."""
+"""The times at which a worker dies.
+
+They are: at a model request; with the intent recorded; while the server has the call, before its effect and
+after it; and with the result received, but not recorded.
+"""
 TOOLS = ("write", "put", "look")
 """A write that must not be repeated; one that the config calls repeatable; a read by a trusted hint."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where the worker of a run dies."""
+    """The point at which the worker of a run dies."""
 
     step: int
     phase: Phase
@@ -40,7 +43,7 @@ def tool_of(step: int) -> str:
 
 
 def note(folder: Path, line: str) -> None:
-    """Append a line to the list of what happened; whole, whatever happens next."""
+    """Append a line to the list of events; whole, even if the process is killed next."""
     handle = os.open(folder / "happened", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(handle, f"{time.time():.3f} {line}\n".encode())
@@ -51,8 +54,8 @@ def note(folder: Path, line: str) -> None:
 def kill_here(folder: Path, run: int, step: int, phase: Phase, pid: int) -> bool:
     """Kill a worker if this is the point of the run, and the run has killed none before.
 
-    A call that was in flight when another run killed the worker is not made again, so the point may be one
-    that the run does not reach; then it is the next one of its kind, or the end of the run.
+    A call that was in flight when another run killed the worker is not repeated, so the run may not reach its
+    point. It is then the next point of its kind, or the end of the run.
     """
     point = point_of(run)
     if step < STEPS and (step < point.step or phase != point.phase):

@@ -13,7 +13,7 @@ from tests.durable.crash.report import Judge, Report
 
 @dataclass(frozen=True, kw_only=True)
 class Deploy:
-    """How versions are rolled out."""
+    """The way versions are rolled out."""
 
     name: str
     kill: bool = False

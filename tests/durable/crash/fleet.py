@@ -33,9 +33,9 @@ class Member:
     log: Path
     starts_runs: bool
     ready: float = float("inf")
-    """When it had joined; the times are seconds since the epoch."""
+    """The time when it had joined; times are seconds since the epoch."""
     ended: float = float("inf")
-    """When it was told to end, or killed."""
+    """The time when it was told to end, or killed."""
 
     @property
     def pid(self) -> int:
@@ -43,7 +43,7 @@ class Member:
         return self.process.pid
 
     def lives(self, at: float, margin: float) -> bool:
-        """Whether it could execute runs at a time; others learn of it within the margin."""
+        """Whether it could execute runs at a time, give or take a margin."""
         return self.ready + margin < at < self.ended
 
     async def wait_ready(self) -> None:

@@ -112,7 +112,7 @@ def _silences(lines: list[Line], deaths: list[Line]) -> list[float]:
 def _judge_call(
     report: Report, call: tuple[int, int], result: str, effects: int, killed: tuple[int, str] | None
 ) -> None:
-    """What must hold for each call; `killed` is the step and phase at which the run killed its worker."""
+    """Check each call; `killed` is the step and phase at which the run killed its worker."""
     run, step = call
     tool = tool_of(step)
     label = f"run-{run} step {step} ({tool}, killed at {killed}): {effects} effects, result {result!r:.60}"

@@ -1,9 +1,9 @@
-"""What runs of the orders program call: their plans, and which version has which tools."""
+"""The calls in runs of the orders program: their plans, and the tools of each version."""
 
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["ok", "unknown-outcome", "unknown-tool", "odd"]
-"""What came of a call, as the model reads it."""
+"""The outcome of a call, as the model reads it."""
 
 PLANS = {
     "v1": ("order", "pay", "effects_write", "effects_look", "pay", "effects_put"),
@@ -26,7 +26,7 @@ TOOLS = {
 
 
 def kind_of(result: str) -> Kind:
-    """What came of a call, by the text of its result."""
+    """The outcome of a call, by the text of its result."""
     if result.startswith("ok "):
         return "ok"
     if "outcome unknown" in result:

@@ -1,4 +1,4 @@
-"""What came of a crash test, and what must hold for every run and every call."""
+"""The outcome of a crash test, and the requirements for every run and every call."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ _SHOWN = 10
 
 @dataclass(kw_only=True)
 class Report:
-    """What came of one scenario."""
+    """The outcome of one scenario."""
 
     scenario: str
     seconds: float = 0
@@ -39,7 +39,7 @@ class Report:
     """Runs and calls that are gone."""
     facts: dict[str, str] = field(default_factory=dict[str, str])
     faults: list[str] = field(default_factory=list[str])
-    """What must not be."""
+    """Violations of the requirements."""
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Report:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """All reports, a line each; then what else is known, and what is wrong."""
+    """All reports, a line each; then other facts, and the faults."""
     rows = [COLUMNS, *(report.row for report in reports)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
     lines = [
@@ -178,7 +178,7 @@ class Judge:
                 report.faults.append(f"odd: {label}")
 
     def _told(self, run: str, step: int) -> float:
-        """When the model was first told what came of a call."""
+        """The time when the model was first told the outcome of a call."""
         return min(
             line.at
             for line in self.lines

@@ -1,4 +1,4 @@
-"""A worker that stands still, a store that is down, and a full disk."""
+"""A worker that is frozen, a store that is down, and a full disk."""
 
 import asyncio
 import signal
@@ -98,7 +98,7 @@ def _check_frozen(
 
 @dataclass(frozen=True, kw_only=True)
 class Outage:
-    """How Postgres is down, and what workers may take to end meanwhile."""
+    """The kind of outage of Postgres, and the time that workers may take to end meanwhile."""
 
     hangs: bool
     """It accepts connections, and never answers; otherwise it refuses them."""

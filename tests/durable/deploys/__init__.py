@@ -45,12 +45,12 @@ class Stage:
         await asyncio.to_thread(process.wait, PATIENCE)
 
     def log(self, name: str) -> str:
-        """What a program has printed."""
+        """The output of a program."""
         return (self.folder / f"{name}.log").read_text()
 
     @property
     def calls(self) -> Counter[str]:
-        """Which function was called how often, by which program."""
+        """The number of calls of each function by each program."""
         calls = self.folder / "calls"
         return Counter(calls.read_text().splitlines() if calls.exists() else ())
 

@@ -26,7 +26,7 @@ WIDE = {"width": 1280, "height": 900}
 
 
 class Failed(AssertionError):
-    """What the browser could not do."""
+    """A failure in the browser."""
 
 
 class NotStarted(Exception):
@@ -73,10 +73,10 @@ class Tab:
         self._browser = browser
         self._number = number
         self.home = ""
-        """What the URLs of its pages begin with once it has entered."""
+        """The beginning of its pages' URLs once it has entered."""
 
     async def do(self, action: str, *given: Any) -> Any:
-        """Do something, and return what came of it."""
+        """Do something, and return the outcome."""
         return await asyncio.to_thread(self._browser.ask, self._number, action, *given)
 
     async def enter(self, opened: Opened) -> None:
@@ -101,7 +101,7 @@ class Tab:
             await self.do("keyboard.press", key)
 
     async def see(self, selector: str, text: str = "") -> None:
-        """Wait until such an element is there, and has this text in it."""
+        """Wait until such an element exists, and contains this text."""
         words = f":has-text({json.dumps(text, ensure_ascii=False)})" if text else ""
         await self.do("waitForSelector", f"{selector}{words}")
 
@@ -124,7 +124,7 @@ class Tab:
         return await self.run(f"document.querySelectorAll({json.dumps(selector)}).length")
 
     async def problems(self) -> list[str]:
-        """What went wrong on the pages since this was last asked."""
+        """Problems on the pages since the last call."""
         return await self.do("problems")
 
 

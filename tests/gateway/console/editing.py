@@ -37,7 +37,7 @@ def command_line(*behaviors: str) -> str:
 
 
 def _ignore(label: str, text: str, style: str) -> None:
-    """What a follower reports is on the pages as well."""
+    """Ignore the reports of a follower: they are also on the pages."""
 
 
 @asynccontextmanager

@@ -77,7 +77,7 @@ async def full_house(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGene
 
 
 async def use(opened: Opened) -> list["asyncio.Task[Any]"]:
-    """Have the server ask, fail, log and die; returns what waits for answers."""
+    """Have the server ask, fail, log and die; returns the tasks that wait for answers."""
     bus = opened.bus
     await bus.call("x_kinds", {"words": HOSTILE, "size": HOSTILE})
     assert (await bus.call("x_fail", {})).is_error

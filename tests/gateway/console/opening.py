@@ -35,7 +35,7 @@ class Opened:
     http: httpx2.AsyncClient
     """Follows no redirects, and keeps cookies."""
     home: str = ""
-    """What the URLs of its pages begin with once it has entered: `http://127.0.0.1:PORT/console/SECRET`."""
+    """The beginning of its pages' URLs once it has entered: `http://127.0.0.1:PORT/console/SECRET`."""
 
     def __post_init__(self) -> None:
         self.home = f"{self.url}/nobody"
@@ -74,12 +74,12 @@ class Opened:
 
 
 def home_of(url: str, location: str) -> str:
-    """What the URLs of a session's pages begin with; `location` is where a browser that enters is sent."""
+    """The beginning of a session's URLs; `location` is where a browser that enters is sent."""
     return urljoin(url, location).rpartition("/")[0]
 
 
 class Stream:
-    """What an open page is told."""
+    """The updates of an open page."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.headers = response.headers
@@ -87,7 +87,7 @@ class Stream:
         self.parts: dict[str, str] = {}
         """The last markup of each element; of a list, its rows."""
         self.rows: list[dict[str, Any]] = []
-        """What came and went in lists."""
+        """Rows that were added to lists or removed."""
 
     async def next(self) -> str | None:
         """The id of the element that changes next; None at the end of the stream."""

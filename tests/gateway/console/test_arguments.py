@@ -1,4 +1,4 @@
-"""Arguments as a form and as JSON: what one says, the other says too."""
+"""Arguments as a form and as JSON: both always show the same values."""
 
 import json
 from typing import Any
@@ -60,7 +60,7 @@ def test_a_value_fills_the_form_and_the_form_has_that_value() -> None:
     st.sampled_from(sorted(ORDER["properties"])),
 )
 def test_whatever_the_json_was_the_form_keeps_it(value: Any, name: str) -> None:
-    """Also what no field fits: it is typed as JSON then."""
+    """Even a value that no field fits is kept: it is typed as JSON."""
     arguments = {**VALUE, name: value, "other": value}
     found, _ = ArgumentForm(ORDER, ArgumentForm(ORDER, value=arguments).typed).read(keeps_faults=True)
     assert json.dumps(found, sort_keys=True) == json.dumps(arguments, sort_keys=True)

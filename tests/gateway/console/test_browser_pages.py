@@ -1,4 +1,4 @@
-"""Every page in a real browser: nothing of a server runs, it fits a phone, the keyboard does it all."""
+"""Every page in a real browser: no code of a server runs, it fits a phone, the keyboard does it all."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ TEXTS = """[document.body.innerText, ...[...document.querySelectorAll('*')].flat
   [...one.attributes].filter((given) => given.name !== 'value').map((given) => given.value))].join(' ')"""
 REACHABLE = """a[href], button:not([tabindex='-1']), input:not([type=hidden], [type=radio]:not(:checked)),
   select, textarea, summary, [tabindex='0']"""
-"""What Tab reaches: of a group of radio buttons, the chosen one; the arrows choose another one."""
+"""The elements that Tab reaches: the chosen one of a group of radio buttons; arrows choose another one."""
 
 FAINT = """[...document.querySelectorAll('p, dt, dd, h1, h2, a, button, .badge')].map((one) => {
   const light = (color) => {

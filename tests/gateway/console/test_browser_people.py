@@ -1,4 +1,4 @@
-"""What waits for a person, in a real browser: questions, approvals, what is held, the trail, keys."""
+"""Waiting tasks in a real browser: questions, approvals, held tools, the trail, keys."""
 
 import asyncio
 import threading

@@ -19,7 +19,7 @@ def field(name: str) -> str:
 
 
 async def _result(tab: Tab) -> str:
-    """The text of a result, once it is there."""
+    """The text of a result, once it is shown."""
     await tab.see("#trial .badge", "done")
     return await tab.do("innerText", "#trial .view-shown pre >> nth=0")
 

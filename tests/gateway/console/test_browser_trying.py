@@ -50,7 +50,7 @@ async def _open(tab: Tab, opened: Opened, name: str) -> None:
 
 
 async def _shown(tab: Tab) -> str:
-    """The result, once it is there."""
+    """The result, once it is shown."""
     await tab.see("#trial .badge", "done")
     return await tab.do("innerText", "#trial .view-shown pre")
 
@@ -278,7 +278,7 @@ async def test_without_script_a_call_is_made_and_its_question_answered(browser: 
 
 
 async def _until_seen(tab: Tab, selector: str, text: str) -> None:
-    """Reload, as a person without script does, until it is there."""
+    """Reload, as a person without script does, until it is shown."""
     for _ in range(600):
         if await tab.count(selector) and text in await tab.do("innerText", selector):
             return

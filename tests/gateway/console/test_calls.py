@@ -1,4 +1,4 @@
-"""What a console remembers of calls: bounded, in order, and counted for the charts."""
+"""The console's memory of calls: bounded, in order, and counted for the charts."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The page of the calls: what is in flight, what ended and how, charts, and nothing but text of servers."""
+"""The page of the calls: active and ended calls, charts, and servers' content as text only."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What the console tells browsers, and which requests it takes."""
+"""The console's rules for browsers, and the requests that it accepts."""
 
 import pytest
 
@@ -49,7 +49,7 @@ async def test_every_response_tells_the_browser_what_it_must_not_do() -> None:
     ],
 )
 async def test_a_form_of_another_page_does_nothing(headers: dict[str, str]) -> None:
-    """Also of another port of this machine, whose requests carry our cookie."""
+    """This includes a page of another port of this machine, whose requests carry our cookie."""
     async with console_over(CONFIG) as opened:
         await opened.enter()
         refused = await opened.post("servers/restart", {"server": "gone"}, **headers)

@@ -1,4 +1,4 @@
-"""Servers that are changed, switched and removed in the console: what is shown is what is written."""
+"""Servers that are changed, switched and removed in the console: the review shows exactly the new text."""
 
 import json
 from pathlib import Path

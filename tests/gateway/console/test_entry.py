@@ -1,4 +1,4 @@
-"""Who may open the console: tokens that work once, sessions that end, and nobody else."""
+"""The users of the console: tokens that work once, sessions that end, and nobody else."""
 
 import re
 

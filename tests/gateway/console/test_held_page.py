@@ -1,4 +1,4 @@
-"""The page of what is held: how it differs, and the buttons that approve exactly what was shown."""
+"""The page of held parts: their differences, and buttons that approve exactly the shown version."""
 
 import sys
 from pathlib import Path

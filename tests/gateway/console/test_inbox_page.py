@@ -1,4 +1,4 @@
-"""The Inbox: what waits and in which order, how it is answered, and that nothing waits for nobody."""
+"""The Inbox: the order of questions, their answers, and no waiting without a reader."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The page of the keys: what is known of each, a new one that is shown once, and revoking."""
+"""The page of the keys: facts about each, a new one that is shown once, and revoking."""
 
 from pathlib import Path
 

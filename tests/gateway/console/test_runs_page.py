@@ -1,4 +1,4 @@
-"""The page of durable runs: a list, one run, and the answers to what runs wait for."""
+"""The page of durable runs: a list, one run, and answers to the questions of runs."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of the tools: the list, one tool, its form, and what came of a call."""
+"""The page of the tools: the list, one tool, its form, and the outcome of a call."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -42,7 +42,7 @@ async def _called(opened: Opened, tool: str, form: dict[str, Any]) -> str:
 
 
 async def _result(opened: Opened, page: str) -> str:
-    """The part of a tool's page with the result, once it is there."""
+    """The part of a tool's page with the result, once it is shown."""
     async with opened.stream(page) as stream:
         return await stream.until(lambda part: 'id="trial"' in part and "running" not in part)
 

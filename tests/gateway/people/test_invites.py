@@ -1,4 +1,4 @@
-"""One-time links: who signs in with one, and what becomes of it."""
+"""One-time links: their users, and their end."""
 
 import asyncio
 from pathlib import Path

@@ -68,7 +68,7 @@ class Ann:
         assert used.status_code == 303, used.text
 
     async def open(self, url: str) -> None:
-        """Open the page that a client shows, and allow what is ticked."""
+        """Open the page that a client shows, and allow the selected scopes."""
         self.scopes.append(parameters(url).get("scope", ""))
         page = await self.browser.get((await self.browser.get(url)).headers["location"])
         form = {**fields_of(page.text, "/consent"), "choice": "allow"}

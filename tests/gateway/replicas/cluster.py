@@ -134,7 +134,7 @@ class Cluster:
 
     @property
     def written(self) -> Counter[str]:
-        """How often each call was made."""
+        """The number of times that each call was made."""
         return Counter(self.journal.read_text().splitlines())
 
     async def until_written(self, token: str) -> None:
@@ -152,7 +152,7 @@ class Cluster:
 async def cluster(
     replicas: int, store: str = "", *, notice: float = 0.0, launch: Start = warm.start, **settings: Any
 ) -> AsyncGenerator[Cluster]:
-    """So many replicas on one store, by default a file; `settings` are those of the config."""
+    """Replicas on one store, by default a file; `settings` are settings of the config."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         made = Cluster(folder, store or f"sqlite:///{folder / 'store.db'}", notice, launch, **settings)
@@ -165,7 +165,7 @@ async def cluster(
 
 
 class Client:
-    """A client that sends each request where it is told to, as a balancer without sticky sessions would."""
+    """A client that sends each request to a given replica, like a load balancer without sticky sessions."""
 
     def __init__(self, http: httpx2.AsyncClient, key: str = "") -> None:
         self.http = http
@@ -195,7 +195,7 @@ class Client:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of a request in the session."""
+        """The headers of a request in the session."""
         return {**BOTH, "mcp-session-id": self.session, "mcp-protocol-version": "2025-11-25", **self._headers}
 
     async def legacy(self, url: str, method: str, params: JSON | None = None) -> JSON:

@@ -1,8 +1,8 @@
 """A server of the legacy era in plain JSON-RPC over stdio that writes down what it does, call by call.
 
 Run it: `python journal_server.py JOURNAL [TOOL ...]`. Each call appends a line to the file when it begins, so
-that a call that is made twice is there twice, whichever process makes it. The named tools are more of the
-same, for a server that has other tools in its next version.
+a repeated call appears twice, even from another process. The named tools are more of the same, for a server
+that has other tools in its next version.
 """
 
 import json

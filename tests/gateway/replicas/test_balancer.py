@@ -93,7 +93,7 @@ async def restart(made: Cluster, replica: Replica) -> Replica:
 
 
 async def prove(made: Cluster, clients: int, rounds: int, calls: int) -> None:
-    """Kill one and restart one, so many times, with so many clients of each era and calls in between."""
+    """Kill one and restart one in each round, with clients of each era and calls in between."""
     first, second, third = made.replicas
     async with balancer(made.folder, [one.port for one in made.replicas]) as url:
         load = Load(url)
@@ -118,7 +118,7 @@ async def prove(made: Cluster, clients: int, rounds: int, calls: int) -> None:
 
 
 def check(made: Cluster, load: Load, kills: list[tuple[float, float]]) -> None:
-    """What was promised."""
+    """Check the promises."""
     written = made.written
     assert max(written.values()) == 1, "a call was made twice"
     failed = [call for call in load.calls if call.problem]

@@ -1,4 +1,4 @@
-"""Who else is there: replicas that ended, that cannot be reached, and that have another config."""
+"""The other replicas: ended ones, unreachable ones, and ones with another config."""
 
 import asyncio
 import base64

@@ -17,7 +17,7 @@ EXPECTED = Expected(silence=15, excused=[(10.0, 20.0)], eras=("legacy",), gone={
 
 
 def made(token: str, client: int = 1, *, began: float = 1.0, at: float = 2.0, **more: Any) -> list[JSON]:
-    """The records of a call that was answered; `more` has what was different."""
+    """The records of a call that was answered; `more` has the differences."""
     facts = {"client": client, "what": "call", "token": token, "tool": "write", "session": "s" * (client % 2)}
     ended = {"event": "ended", "began": began, "at": at, "status": 200, "text": token}
     return [{**facts, "event": "began", "at": began}, {**facts, **ended, **more}]

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 
 
 class Seat(BaseModel):
-    """What a person is asked."""
+    """The question to a person."""
 
     row: int
 
@@ -97,7 +97,7 @@ class Desk:
     made: list[str]
     gateway: Gateway
     url: str
-    """Of the MCP endpoint."""
+    """The URL of the MCP endpoint."""
     port: int
 
     async def call(

@@ -1,4 +1,4 @@
-"""What Open WebUI makes of an OpenAPI document, by the rules of its `utils/tools.py` of July 2026.
+"""Open WebUI's reading of an OpenAPI document, by the rules of its `utils/tools.py` of July 2026.
 
 It offers each operation with an id to a model: parameters of any place and properties of the body are one
 object of arguments. A call is a request with all of them as its JSON body, at the URL that a person typed.

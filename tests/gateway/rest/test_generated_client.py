@@ -31,7 +31,7 @@ print(json.dumps([*results, wrong.status_code, wrong.parsed.code]))
 
 
 async def run(folder: Path, *command: str | Path) -> str:
-    """What a program prints, which has to succeed."""
+    """The output of a program, which has to succeed."""
     process = await asyncio.create_subprocess_exec(
         *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

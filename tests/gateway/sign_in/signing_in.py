@@ -36,7 +36,7 @@ CALLBACK = "http://127.0.0.1:3118/callback"
 
 @dataclass
 class SignIns:
-    """A gateway that lets people in who sign in."""
+    """A gateway where people sign in."""
 
     front: Front
     base: str

@@ -36,7 +36,7 @@ async def gateway(tmp_path: Path) -> AsyncGenerator[SignIns]:
 
 
 class Kept:
-    """Where the SDK keeps what it gets."""
+    """The SDK's storage for its tokens."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None

@@ -1,4 +1,4 @@
-"""Clients whose ID is the URL of their metadata: what is fetched, kept and refused."""
+"""Clients whose ID is the URL of their metadata: fetched, cached and refused documents."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The setting `serve.auth.sign_in`: what is refused, and what follows from it."""
+"""The setting `serve.auth.sign_in`: refused values, and effects of valid ones."""
 
 from typing import Any
 

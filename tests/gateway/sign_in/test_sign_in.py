@@ -1,12 +1,13 @@
 """A client signs in at the gateway's own authorization server, and what it gets."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.sign_in.signing_in import ANN, CALLBACK, SignIns, parameters, signing_in
-from tests.inside.gateway import SignInState, grant_files
+from tests.inside.gateway import SignInState, grant_files, rotate
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,31 @@ async def test_sign_ins_survive_a_restart(tmp_path: Path) -> None:
         assert (await second.called(tokens["access_token"])).status_code == 200
         client.gateway = second
         assert (await client.refresh(tokens["refresh_token"])).status_code == 200
+
+
+async def test_what_a_replaced_secret_signed_counts_for_a_while(tmp_path: Path) -> None:
+    """Clients and tokens of before work until then, in a process that runs and in one that starts."""
+    files = grant_files(tmp_path / "toolbus.yaml")
+    async with signing_in(SignInState(files)) as first:
+        client = await first.registered(token_endpoint_auth_method="client_secret_post")
+        tokens, code, before = await client.signed_in(), await client.code(), first.state.keys
+        assert await rotate(files, 3600) > files.now() + 3000
+        while first.state.keys is before:
+            await first.state.open()
+            await asyncio.sleep(0.01)
+        assert (await client.exchange(code)).status_code == 200
+        [new, old] = (await first.http.get(f"{first.base}/.well-known/jwks.json")).json()["keys"]
+        assert (new["kid"], old["kid"]) == (first.state.keys.public_key["kid"], before.public_key["kid"])
+        port = first.front.port
+    async with signing_in(SignInState(files), port=port) as second:
+        assert (await second.called(tokens["access_token"])).status_code == 200
+        client.gateway = second
+        renewed = (await client.refresh(tokens["refresh_token"])).json()
+        assert (await second.called(renewed["access_token"])).status_code == 200
+        await rotate(files, 3600)  # of two rotations, the first one ends what the oldest secret signed
+    async with signing_in(SignInState(files), port=port) as third:
+        assert (await third.called(renewed["access_token"])).status_code == 200
+        assert (await third.called(tokens["access_token"])).status_code == 401
 
 
 async def test_scopes_of_the_config_name_the_views(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ LINK = re.compile(r"^(http\S+/authorize\?\S+)$", re.MULTILINE)
 
 
 async def examined(gateway: SignIns, client: OAuthClient, port: int, results: Path) -> str:
-    """What the suite prints, after a person agreed in their browser."""
+    """The output of the suite, after a person agreed in their browser."""
     words = ["authorization", "--url", gateway.base, "--client-id", client.id, "--port", str(port)]
     words += ["--resource", f"{gateway.base}/mcp", "--output-dir", str(results)]
     process = await asyncio.create_subprocess_exec(

@@ -27,7 +27,7 @@ class RemoteCounts(MemoryCounts):
         self.requests = 0
         self.is_down = False
         self.loses_answers = False
-        """Whether it does what is asked, and then nobody learns of it."""
+        """Whether it does its work, but loses the answer."""
 
     async def get(self, kind: str, name: str) -> bytes | None:
         await self._request()

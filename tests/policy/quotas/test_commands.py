@@ -1,4 +1,4 @@
-"""What commands show of quotas, and how their calls count."""
+"""The output of commands about quotas, and the counts of their calls."""
 
 import json
 from pathlib import Path

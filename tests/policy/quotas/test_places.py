@@ -1,4 +1,4 @@
-"""Calls at the same time: processes lease places, and those of one that died come back."""
+"""Calls at the same time: processes lease places, and the places of a dead process come back."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The quotas of a bus: what counts, for whom, and where the counts are kept."""
+"""The quotas of a bus: counted calls, their owners, and the place of the counts."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def config(*quotas: JSON, **more: Any) -> JSON:
 
 
 async def made(view: Any, times: int, name: str = "day_add", arguments: JSON | None = None) -> int:
-    """How many of so many calls a quota lets through."""
+    """The number of calls that a quota allows, out of `times`."""
     count = 0
     for _ in range(times):
         try:

@@ -1,4 +1,4 @@
-"""Backups of databases: what is in the file, and what a restored database has."""
+"""Backups of databases: the content of the file, and of a restored database."""
 
 import sqlite3
 import threading

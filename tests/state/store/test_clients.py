@@ -1,4 +1,4 @@
-"""What is kept in a store: keys, logins, answers and used approvals, for all who share it."""
+"""The content of a store: keys, logins, answers and used approvals, for all replicas that share it."""
 
 import asyncio
 import json

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def everything_in(url: StoreUrl) -> bytes:
-    """What somebody sees who reads the database, with the names."""
+    """The content of the database for a reader, with the names."""
     if url.database == "postgresql":
         with psycopg.connect(url.target) as connection:
             rows = connection.execute("SELECT name, value FROM toolbus_store").fetchall()
@@ -293,14 +293,14 @@ async def test_what_a_full_disk_has_no_room_for_waits_until_there_is_some(
         pages[0] = 1
         writing = asyncio.create_task(store.put("key", "large", b"x" * 100_000))
         await until(lambda: bool(caplog.messages))
-        assert "does not respond (database or disk is full); it is tried again" in caplog.text
+        assert "does not respond (database or disk is full); retrying" in caplog.text
         assert await store.get("key", "ann") == b"1"
         assert "responds again" not in caplog.text, "it can be read, and not be written to"
         assert not writing.done()
         pages[0] = 1_000_000
         await writing
         gone, back = caplog.messages
-        assert (gone.split()[-1], back) == ("again", f"the store {store.place} responds again")
+        assert (gone.split()[-1], back) == ("retrying", f"the store {store.place} responds again")
         assert await store.get("key", "large") == b"x" * 100_000
 
 

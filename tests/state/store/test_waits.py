@@ -1,4 +1,4 @@
-"""How long anybody waits for a store: for one value and for many, whatever is wrong with the database."""
+"""Waiting times for a store: for one value and for many, with any failure of the database."""
 
 import asyncio
 import sqlite3
@@ -18,8 +18,10 @@ from tests.postgres import Server, over_tcp
 pytestmark = pytest.mark.anyio
 SECONDS = 1.0
 FACTOR = 5
-"""A wait may be so many times longer on a busy machine. Ten statements, or one whose cancellation is waited
-for, would take longer still."""
+"""The factor by which a wait may be longer on a busy machine.
+
+Ten statements, or one that waits for its cancellation, would take longer still.
+"""
 
 
 @asynccontextmanager

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.values.errors import (
-    ExtraMissing,
+from toolbus.core.operation.run_errors import (
     NotWaiting,
     RunCancelled,
     RunFailed,
     RunNotFound,
     RunStoreError,
 )
+from toolbus.core.values.errors import ExtraMissing
 
 try:
     import dbos

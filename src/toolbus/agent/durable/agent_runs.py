@@ -14,7 +14,7 @@ from toolbus.agent.durable.execution.model import messages_json, output_schema
 from toolbus.agent.durable.runs import DurableRun, Runs
 from toolbus.agent.durable.settings import Durable
 from toolbus.agent.durable.worker import Worker
-from toolbus.core.values.errors import RunStoreError
+from toolbus.core.operation.run_errors import RunStoreError
 
 logger = logging.getLogger("toolbus")
 

@@ -18,7 +18,7 @@ from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.store.dbos_private import open_labels, queued_runs, relabel
 from toolbus.agent.durable.store.engines import change, stored_value
 from toolbus.agent.durable.store.store import UNFINISHED, WORKFLOW, RunStore
-from toolbus.core.values.errors import RunStoreError
+from toolbus.core.operation.run_errors import RunStoreError
 
 _SHOWN = 3
 _DIGITS = 12

@@ -20,15 +20,15 @@ from toolbus.agent.durable.questions import ACCEPTED, DurableEvent, answers_json
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.store.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.operation.operation import Resumed
-from toolbus.core.values.elicitation import Answer
-from toolbus.core.values.errors import (
+from toolbus.core.operation.run_errors import (
     NotWaiting,
     RunCancelled,
     RunFailed,
     RunNotFound,
     RunStoreError,
-    ToolbusError,
 )
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import ToolbusError
 from toolbus.telemetry.runs import caller_trace
 
 logger = logging.getLogger("toolbus")

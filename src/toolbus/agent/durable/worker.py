@@ -25,7 +25,8 @@ from toolbus.agent.durable.store.dbos_private import Pauses
 from toolbus.agent.durable.store.engines import APPLICATION
 from toolbus.agent.durable.store.store import WORKFLOW, JSONSerializer, RunStore
 from toolbus.core import version
-from toolbus.core.values.errors import RunDiverged, RunStoreError, ToolbusError
+from toolbus.core.operation.run_errors import RunDiverged, RunStoreError
+from toolbus.core.values.errors import ToolbusError
 from toolbus.telemetry.runs import traced_run
 
 logger = logging.getLogger("toolbus")

@@ -19,7 +19,7 @@ from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Event, StateChanged
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.catalog import Memo, Same
-from toolbus.core.values.errors import LoginRequired, ServerDown, ServerNotFound, ToolbusError, problem_of
+from toolbus.core.values.errors import DownReason, LoginRequired, ServerDown, ServerNotFound, ToolbusError
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import Health, Inventory, ServerStatus, ToolResult
 from toolbus.telemetry.observer import BusTelemetry
@@ -281,7 +281,7 @@ class Servers:
         links = self.links
         return [alias for alias in self._aliases if alias in self.unbuilt or is_down(links.get(alias))]
 
-    def why_down(self, likely: Sequence[str]) -> str | None:
+    def why_down(self, likely: Sequence[str]) -> DownReason | None:
         """The reason why the first of the likely servers is not ready; a single server is always likely."""
         down = {alias: self.links[alias] for alias in self.down if alias in self.links}
         known = self._owner.approvals.reviewers
@@ -289,10 +289,11 @@ class Servers:
         alias = next((alias for alias in likely or alone if alias in down), None)
         if alias is None:
             return None
-        error = down[alias].error
-        # The message already names the server.
-        reason = f": {problem_of(error)}" if error else ""
-        return f"server {alias!r} is not connected ({down[alias].state}){reason}"
+        problem, error = f"server {alias!r} is not connected ({down[alias].state})", down[alias].error
+        if error is None:
+            return DownReason(problem, problem)
+        full, public = DownReason.of(error)
+        return DownReason(f"{problem}: {full}", f"{problem}: {public}")
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
         """The current state of each server; `tools` has the number of its tools in the catalog."""

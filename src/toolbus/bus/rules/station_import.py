@@ -14,6 +14,8 @@ from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source, find_spec
 from inspect import isclass, iscoroutinefunction, isfunction, signature
+from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -201,6 +203,17 @@ def _takes(station: Any, count: int) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def place_of(error: Exception, folder: Path | None) -> str:
+    """The file and line of the user's code that raised, in its folder if it has one; empty if unknown."""
+    frames = [one for one in extract_tb(error.__traceback__) if Path(one.filename).is_file()][1:]
+    own = [one for one in frames if folder is not None and Path(one.filename).is_relative_to(folder)]
+    if not frames:
+        return ""
+    found = (own or frames)[-1]
+    shown = Path(found.filename).relative_to(folder) if own and folder is not None else found.filename
+    return f"{shown}:{found.lineno}"
 
 
 def told(error: Exception) -> str:

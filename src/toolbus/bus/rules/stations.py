@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import Any
 
 from toolbus.bus.rules.lock import LockApprovals
-from toolbus.bus.rules.station_import import ImportedStation, imported, told
+from toolbus.bus.rules.station_import import ImportedStation, imported, place_of, told
 from toolbus.call.path import Next
 from toolbus.config import Secrets
 from toolbus.config.location import is_list, is_mapping
@@ -81,7 +81,11 @@ class ConfigStation:
         except Exception as error:
             if isinstance(error, ToolbusError) or error in below:
                 raise
-            raise HookFailed(self.entry.use, call.spec.name, f"raised {told(error)}") from error
+            self.report(error)
+            short = f"raised {type(error).__name__}"
+            raise HookFailed(
+                self.entry.use, call.spec.name, f"raised {self._described(error)}", short
+            ) from error
         finally:
             self.passed()
         if not isinstance(result, ToolResult):
@@ -99,8 +103,10 @@ class ConfigStation:
             raise
         except Exception as error:
             what = f"{operation.route} of {operation.spec.name!r}"
-            reason = f"the guard {self.entry.use!r} raised {type(error).__name__}"
-            raise CallDenied(what, reason) from error
+            self.report(error)
+            guard = f"the guard {self.entry.use!r} raised"
+            reason, short = f"{guard} {self._described(error)}", f"{guard} {type(error).__name__}"
+            raise CallDenied(what, reason, public=short) from error
         finally:
             self.passed()
 
@@ -111,15 +117,20 @@ class ConfigStation:
             self._idle.set()
 
     def report(self, error: Exception) -> None:
-        """Log what an observer raised, unless it has raised such an exception before."""
+        """Log what the station raised, unless it has raised such an exception before."""
         if type(error) not in self._reported:
             self._reported.add(type(error))
             logger.error(
-                "the observer %r raised %s; this kind is not logged again",
+                "the %s %r raised %s; this kind is not logged again",
+                self.kind,
                 self.entry.use,
-                told(error),
-                exc_info=error,
+                self._described(error),
             )
+
+    def _described(self, error: Exception) -> str:
+        """The exception of the station, with its file and line."""
+        place = place_of(error, self.entry.folder)
+        return f"{told(error)} ({place})" if place else told(error)
 
     async def close(self, patience: float = DRAIN_SECONDS) -> None:
         """Close it, if it was made here and has `aclose` or `close`, once nothing passes it any more."""

@@ -31,7 +31,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 BETWEEN_TURNS = "nobody can be asked between the turns of a chat"
 POLL_SECONDS = 0.5
-"""How often to check for signals, which do not interrupt a wait on Windows."""
+"""The time between checks for signals, which do not interrupt a wait on Windows."""
 END_SIGNALS = OwnTerminal.ending
 
 
@@ -76,7 +76,7 @@ class BackgroundLoop:
             await asyncio.wait([task])
 
     def close(self) -> None:
-        """Close what was entered, last first, and end the loop."""
+        """Close the entered contexts, last first, and end the loop."""
         self._loop.call_soon_threadsafe(self._halt.set)
         self._thread.join()
 

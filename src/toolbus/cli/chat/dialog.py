@@ -53,7 +53,7 @@ class FailedCalls:
         self._scopes: dict[str, tuple[str, ...]] = {}
 
     def on_event(self, event: Event) -> None:
-        """In the thread of the bus."""
+        """Note missing scopes; called in the thread of the bus."""
         if isinstance(event, CallEnded) and event.error:
             scopes = needed_scopes(event.error, event.server)
             if scopes is not None:

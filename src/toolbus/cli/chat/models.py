@@ -52,7 +52,7 @@ class ModelChoice:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be printed: keys, and credentials in a URL."""
+        """Texts that must not be printed: keys, and credentials in a URL."""
         exported = [value for name, value in os.environ.items() if name.upper().endswith(KEY)]
         return spellings([*exported, *self.keys.values(), *url_secrets(self.model)])
 
@@ -63,9 +63,8 @@ class NoModel(ToolbusError):
     def __init__(self) -> None:
         places = ", ".join(f"{name} at {urlsplit(url).netloc}" for name, url in LOCAL.items())
         super().__init__(
-            f"no model found: none of {', '.join(KEYS)} is set, and no local server responds ({places}); "
-            "set a key in the environment or in a .env beside the config, start a server, "
-            "or pass a model: --model openai:gpt-5.1"
+            f"no model found: {', '.join(KEYS)} are unset (also in .env), and no local server responds "
+            f"({places}); set a key, start a server, or pass --model openai:gpt-5.1"
         )
 
 

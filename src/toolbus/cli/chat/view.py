@@ -220,7 +220,7 @@ class TextStream:
         self._write(text if cut is None else text[: cut.start()])
 
     def end_line(self) -> None:
-        """Write what was held back, and move to the start of a line, for other output."""
+        """Write the held-back text, and move to the start of a line, for other output."""
         held, self._held = self._held, ""
         self._write(held)
         if self._in_line:

@@ -16,11 +16,11 @@ from toolbus.core.values.records import JSON
 
 Choice: TypeAlias = Literal["once", "session", "chat", "always", "no", "never"]
 EVERY: Sequence[Choice] = ("once", "session", "always", "no", "never")
-"""What a person may answer to a rule of the policy."""
+"""The answers a person may give to a rule of the policy."""
 ONE_CALL: Sequence[Choice] = ("once", "always", "no", "never")
-"""Without what ends with the call."""
+"""The answers without the one that ends with the call."""
 IN_CHAT: Sequence[Choice] = ("once", "chat", "no")
-"""What a person may answer to `--approve` of a chat."""
+"""The answers a person may give to `--approve` of a chat."""
 _WORDS: Mapping[Choice, str] = {
     "once": "[y]es once",
     "session": "[s]ession",

@@ -106,7 +106,7 @@ def facts_by_name(facts: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
 
 
 def _merged(whole: Mapping[str, JSON], single: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The object with single values added, in nested objects too."""
+    """The object with single values added, including in nested objects."""
     result = dict(whole)
     for name, value in single.items():
         below = result.get(name)

@@ -19,7 +19,7 @@ except ImportError:  # Windows
 
 T = TypeVar("T")
 POLL_SECONDS = 0.5
-"""How often to check for signals."""
+"""The time between checks for signals."""
 MAX_ANSWER_BYTES = 4096
 """The size of a terminal's line buffer."""
 

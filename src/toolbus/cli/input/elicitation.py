@@ -1,6 +1,6 @@
 """Ask a server's questions on the terminal: a form field by field, or a URL to visit.
 
-Nothing is sent that the user has not seen, and no URL is opened. The server's text is indented below its
+The user sees everything before it is sent, and no URL is opened. The server's text is indented below its
 name, so that it cannot pass for ours.
 """
 

@@ -19,7 +19,7 @@ def is_in_foreground() -> bool:
 
 @contextmanager
 def single_keys(terminal: int) -> Generator[None]:
-    """Get every key at once and unechoed; what was typed before is discarded."""
+    """Get every key at once and unechoed; earlier input is discarded."""
     assert termios is not None, "there is a terminal"
     before = termios.tcgetattr(terminal)
     mode = termios.tcgetattr(terminal)

@@ -1,7 +1,7 @@
 """Read pasted lines from stdin without blocking the event loop.
 
-A terminal's own line editing cuts off long lines (at 1,024 characters on macOS, 4,096 on Linux), and the URL
-at the end of a sign-in may be longer. So the keys are read one by one, with what editing a paste needs.
+A terminal's own line editing cuts off long lines: at 1,024 characters on macOS, at 4,096 on Linux. The URL at
+the end of a sign-in may be longer. So the keys are read one by one, with the editing that a paste needs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from toolbus.core.text.text import visible
 
 MAX_LINE = 64 * 2**10
 POLL_SECONDS = 0.05
-"""How often a Windows console is asked for keys."""
+"""The time between checks for keys on a Windows console."""
 ERASE, ERASE_LINE, END, INTERRUPT = "\x7f\b", "\x15", "\x04", "\x03"
 
 
@@ -66,7 +66,7 @@ class PastedLines:
         return self._lines.popleft()
 
     async def interrupted(self) -> NoReturn:
-        """Wait for Ctrl-C, whatever is pasted; `Interrupted` then."""
+        """Wait for Ctrl-C, and discard pasted lines; then raise `Interrupted`."""
         while not self._was_interrupted:
             self._lines.clear()
             self._changed.clear()

@@ -11,7 +11,7 @@ from toolbus.core.text.text import visible
 
 
 class SafeConsole(Console):
-    """Writes out what a terminal would obey or hide, whoever printed it; rich's own control codes pass."""
+    """Writes out control characters that a terminal would obey or hide; rich's own control codes pass."""
 
     def __init__(self, stream: Literal["stdout", "stderr"], **options: Any) -> None:
         """Write to a stream of the command."""

@@ -1,4 +1,4 @@
-"""A server in one line, with the reason below it if it is down; imports nothing of the bus."""
+"""A server in one line, with the reason below it if it is down; imports no part of the bus."""
 
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, visible

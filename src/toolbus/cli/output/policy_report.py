@@ -32,11 +32,11 @@ class AnswerFacts:
     rule: str | None
     """The rule that asked; None if it was changed or removed."""
     expired: str | None
-    """Why it does not count any more."""
+    """The reason why it has expired."""
 
     @property
     def since(self) -> str:
-        """When it was given."""
+        """The time when it was given."""
         return datetime.fromtimestamp(self.stored.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -72,7 +72,7 @@ class Explanation:
 
     @property
     def settled(self) -> AnswerFacts | None:
-        """The stored answer to the rule that asks; not that of a user of a program."""
+        """The stored answer to the rule that asks; answers of a program's users are ignored."""
         return next((one for one in self.answers if self.action == "ask" and self._counts(one)), None)
 
     def _counts(self, answer: AnswerFacts) -> bool:
@@ -92,7 +92,7 @@ class Explanation:
 
 
 def for_user(user: str) -> str:
-    """Whose answer it is, for the end of a sentence."""
+    """The user who answered, for the end of a sentence."""
     return f" by {visible(user)}" if user else ""
 
 
@@ -179,7 +179,7 @@ def _effects_line(overview: Overview) -> str:
 
 
 def _count(one: RuleFacts) -> str:
-    """How many tools a rule decides about, or what else it is about; the others depend on their arguments."""
+    """The number of tools that a rule decides about, or its other targets."""
     about = [key for key in SELECTORS if getattr(one.rule, key)]
     if about and "tools" not in about and not one.decides and not one.depends:
         return " and ".join(about)
@@ -212,7 +212,7 @@ def print_explanation(screen: Screen, found: Explanation) -> None:
 
 
 def _decision(found: Explanation) -> tuple[str, str]:
-    """What happens to the call, and its style."""
+    """The decision about the call, and its style."""
     if found.depends:
         return "depends on its arguments", STYLES["ask"]
     if (settled := found.settled) is not None:

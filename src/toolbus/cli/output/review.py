@@ -79,7 +79,7 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
     for secret in secrets_of_bus(config):
         yield (secret["key"], "bold"), "  ", exact(f"{secret['reference']}  {secret['source']}")
     if any(MASK in text for _, facts in lines for _, text in facts):
-        yield [(f"{MASK} stands for what looks like a secret; see the file", "dim")]
+        yield [(f"{MASK} hides a likely secret; see the file", "dim")]
 
 
 def _rule_lines(config: BusConfig) -> Iterator[Sequence[Cell]]:

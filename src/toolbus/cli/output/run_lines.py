@@ -25,7 +25,7 @@ STYLES = {
     "cancelled": "dim",
 }
 _STEPS = {"offer": "tools offered", "model": "model request", "intent": "call"}
-"""What steps are called here, if not by the name that the store has."""
+"""The names of steps here, where the store's names differ."""
 _OUTCOMES = {"failed": "red", "refused": "red", "unknown": "yellow", "waits": "yellow", "begun": "cyan"}
 
 
@@ -93,7 +93,7 @@ def _rare(queue: str, row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[
 
 
 def _tools(tools: "Set[str]") -> list[str]:
-    """Each tool once, by the name that models call; `server/*` if those of a server are not known."""
+    """Each tool once, by the name that models call; `server/*` if a server's tools are not known."""
     return sorted(tool for tool in tools if "/" not in tool or tool.endswith("/*"))
 
 
@@ -105,7 +105,7 @@ def step_row(step: "Step") -> list[Cell]:
 
 
 def question_lines(asked: "WaitingCall") -> list[str]:
-    """What a run waits for."""
+    """The question that a run waits for."""
     pending = asked.pending
     who = "toolbus asks" if asked.is_approval else f"server {pending.server!r} asks"
     return [
@@ -156,7 +156,7 @@ class Hints:
         return self._command("runs", *words)
 
     def answer(self, run: str, asked: "WaitingCall") -> str:
-        """How to answer a question, as a sentence."""
+        """The way to answer a question, as a sentence."""
         command = self.runs("resume", run, "--question", asked.id, *_blank_answer(asked))
         if asked.is_approval:
             return f"to refuse the call, answer=no; to allow it, run: {command}"
@@ -182,7 +182,7 @@ class Hints:
 
 
 def answer_text(answers: "Mapping[str, Answer]", *, is_approval: bool) -> str:
-    """What was answered, in a few words."""
+    """The answer, in a few words."""
     said: list[str] = []
     for answer in answers.values():
         content = answer.content or {}

@@ -141,7 +141,7 @@ class ServeLog:
 
 
 def _ways(serve: Serve) -> list[str]:
-    """How clients prove who they are."""
+    """The ways in which clients prove who they are."""
     auth = serve.auth
     ways = {"keys": auth.keys, "oauth": auth.oauth is not None, "sign_in": auth.sign_in is not None}
     return [way for way, is_used in ways.items() if is_used]

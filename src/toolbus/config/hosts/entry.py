@@ -118,7 +118,9 @@ _RESTRICTION_KEYS = (
     *RESTRICTION_KEYS,
     *(key for key, name in SPELLINGS.items() if name in RESTRICTION_KEYS),
 )
-_TARGETS = ("command", "url", "transport", "server")
+_KEYED: tuple[tuple[Transport, str], ...] = (("memory", "server"), ("openapi", "openapi"))
+"""Transports that follow from a key, and need not be written."""
+_TARGETS = ("command", "url", "transport", "server", "openapi")
 _PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
 _MILLISECONDS_FROM = 1000
 # A mapping with one of these keys is a server.
@@ -370,15 +372,20 @@ def _normalize_transport(fields: dict[str, JSON], location: Location, key: str) 
     said = fields.get("transport")
     if said is None:
         fields["transport"] = _inferred_transport(fields)
-    elif said not in TRANSPORTS.values() and (said != "memory" or "server" not in fields):
+    elif said not in TRANSPORTS.values() and said not in _keyed(fields):
         fields["transport"] = _inferred_transport(fields)
         allowed = "stdio, streamable-http (http, websocket), sse"
         raise location.error(f"unknown transport {said!r}; allowed: {allowed}", key)
 
 
+def _keyed(fields: Mapping[str, JSON]) -> list[Transport]:
+    """The transports that follow from the keys of an entry."""
+    return [name for name, key in _KEYED if key in fields]
+
+
 def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
-    if "server" in fields:
-        return "memory"
+    if keyed := _keyed(fields):
+        return keyed[0]
     url = fields.get("url")
     if not isinstance(url, str):
         return "stdio"

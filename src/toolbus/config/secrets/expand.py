@@ -28,7 +28,7 @@ from toolbus.config.secrets.redact import (
     url_secrets,
 )
 from toolbus.config.secrets.reference import Reference, masked, parsed
-from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem
+from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem, web_url
 from toolbus.config.settings.sandbox import not_own, too_wide
 from toolbus.core.text.display import ascii_url, host_problem
 from toolbus.core.values.errors import ConfigError, SecretMissing
@@ -46,6 +46,9 @@ class Resolved:
     """Those with the name of a user: they name no file that a sandbox would have to show."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str | None = None
+    """The URL of a server; of an HTTP API, its base URL, once it is known."""
+    openapi: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The texts of `openapi` by key: `document`, `query.NAME`."""
     static_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     token: str | None = None
     """The bearer token of `auth`."""
@@ -154,12 +157,15 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
             personal[name] = before
         private.add_urls(values[name])
     _refuse_unusable(config, values)
-    for name in {"url", "auth.issuer"} & set(values):
+    for name in {"url", "openapi.base_url", "auth.issuer"} & set(values):
         values[name] = ascii_url(values[name])
 
     env = await _env_file(config, values, secrets) | {name: values[f"env.{name}"] for name in config.env}
     headers = {name: values[f"headers.{name}"] for name in config.headers}
-    private.add_named(env | headers)
+    api = {
+        name.removeprefix("openapi."): text for name, text in values.items() if name.startswith("openapi.")
+    }
+    private.add_named(env | headers | {key: text for key, text in api.items() if key.startswith("query.")})
     auth = {key: values[f"auth.{key}"] for key, _ in _auth_texts(config) if f"auth.{key}" in values}
     token = auth.get("token")
     if token is not None:
@@ -167,7 +173,7 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     if not auth.get("client_secret", "."):  # a reference with an empty default: a client without a secret
         del auth["client_secret"]
     private.add(*(auth[key] for key in SECRET_KEYS if key in auth))
-    url, cwd = values.get("url"), values.get("cwd")
+    url, cwd = values.get("url", api.get("base_url")), values.get("cwd")
     private.add(*(secret.value for secret in literal_secrets(config)), *url_secrets(url or ""))
     private.add(*proxy_secrets(os.environ), *proxy_secrets(env))
     return Resolved(
@@ -175,6 +181,7 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),
         env=env,
         url=url,
+        openapi=api,
         static_headers=headers,
         token=token,
         auth=auth,
@@ -183,10 +190,15 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
         readable=_granted(config, secrets, values, personal, "sandbox.read"),
         writable=_granted(config, secrets, values, personal, "sandbox.write"),
         folder=secrets.folder,
-        public_url=None if config.url is None else shown_url(masked(config.url)),
+        public_url=_public_url(config),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
         source=(config, secrets),
     )
+
+
+def _public_url(config: ServerConfig) -> str | None:
+    text = config.url if config.openapi is None else config.openapi.base_url
+    return None if text is None else shown_url(masked(text))
 
 
 def _granted(
@@ -313,15 +325,18 @@ async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Se
 def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
     """Raise ConfigError for values that would fail later with a message that quotes them."""
     for name, value in values.items():
-        in_http = name == "url" or (name.startswith(("headers.", "auth.")) and name != "auth.key")
+        in_http = name == "url" or (name.startswith(("headers.", "auth.", "openapi.")) and name != "auth.key")
         if "\0" in value or (in_http and re.search(r"[\r\n]", value)):
             problem = "holds a line break or a NUL character once its references are filled in; remove it"
             raise ConfigError(problem, server=config.alias, key=name)
         may_be_empty = name == "auth.prompt" or (name == "auth.client_secret" and not _needs_secret(config))
-        if name.startswith(("command", "url", "auth.")) and not value.strip() and not may_be_empty:
+        if name.startswith(_NEEDED) and not value.strip() and not may_be_empty:
             raise ConfigError("is empty once its references are filled in", server=config.alias, key=name)
         if name == "url" and not re.match(r"https?://.|http\+unix://.", value, re.IGNORECASE):
             problem = "does not start with http:// or https:// once its references are filled in"
+            raise ConfigError(problem, server=config.alias, key=name)
+        if name == "openapi.base_url" and web_url(value) is None:
+            problem = "is no http:// or https:// URL once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)
         if name in ("url", "auth.issuer") and (wrong := host_problem(value)):
             raise ConfigError(wrong, server=config.alias, key=name)
@@ -334,9 +349,12 @@ def _needs_secret(config: ServerConfig) -> bool:
     return isinstance(config.auth, ClientCredentials)
 
 
-_TEXTS = ("env.", "headers.", "auth.")
+_TEXTS = ("env.", "headers.", "auth.", "openapi.query.")
 """Fields whose whole value may be any name."""
 _PATHS = ("cwd", "env_file", "sandbox.")
+_NEEDED = ("command", "url", "auth.", "openapi.")
+"""Fields that must not be empty."""
+_URLS = ("url", "openapi.base_url", "openapi.document")
 _SEPARATORS = "/\\" if os.name != "nt" else "/\\:"
 _SIGNS = "._@+-:|"
 """Signs that a name may have, besides letters and digits, within a text for an unknown reader."""
@@ -356,7 +374,7 @@ def placed(user: str, field: str, before: str, after: str) -> str:
     """The name as it stands in a field, between these texts; `NotUsable` if it would be more than a name."""
     if reason := _reason(user, field, before, after):
         raise NotUsable(user, reason)
-    return quote(user, safe="@") if field == "url" else user
+    return quote(user, safe="@") if field in _URLS else user
 
 
 def _reason(user: str, field: str, before: str, after: str) -> str | None:
@@ -373,7 +391,7 @@ def _reason(user: str, field: str, before: str, after: str) -> str | None:
         return "its characters are not in the normal form (NFC)"
     if field.startswith(_PATHS):
         return None
-    if field == "url":
+    if field in _URLS:
         is_host = not re.search(r"://[^/?#]*[/?#]", before)
         return (
             "the host of a URL has letters and digits only"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
+from typing import cast
 
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.find import DOTENV
@@ -19,9 +20,10 @@ from toolbus.config.settings.auth import SECRET_KEYS
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
-TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
+TEXTS = ("command", "args", "env", "env_file", "url", "openapi", "headers", "auth", "cwd")
 """The keys of an entry whose texts may contain references."""
 
+_QUERY = "openapi.query."
 _REFERENCE = r"\$\$\{|\$\{[^}]*\}"
 # A reference, an escape, or one character of a literal: no match ends inside a reference.
 _PIECE = rf"{_REFERENCE}|(?!\$\$?\{{)"
@@ -94,8 +96,10 @@ def with_references(
         result["headers"] = {
             name: extractor.header(f"headers.{name}", name, text) for name, text in headers.items()
         }
-    for key in ("command", "url"):
-        if key in entry:
+    if isinstance(api := entry.get("openapi"), dict):
+        result["openapi"] = extractor.api(cast("dict[str, JSON]", api))
+    for key in ("command", "url", "openapi"):
+        if isinstance(entry.get(key), str):
             result[key] = extractor.inside(key, entry[key])
     if auth := entry.get("auth"):
         result["auth"] = {
@@ -125,6 +129,9 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
         elif field_name == "env":
             marked = extractor.variable(name, text)
         elif field_name == "headers":
+            marked = extractor.header(key, name, text)
+        elif key.startswith(_QUERY):
+            name = key.removeprefix(_QUERY)
             marked = extractor.header(key, name, text)
         elif field_name == "auth":
             marked = extractor.auth(name, text)
@@ -201,7 +208,7 @@ def _without_defaults(text: str) -> str:
 
 def _may_act(key: str, value: str) -> bool:
     """Whether the value could be code, a path or a host, and not only a credential."""
-    if key.startswith(("headers.", "auth.")):
+    if key.startswith(("headers.", "auth.", _QUERY)):
         return False
     return _ACTING.search(value) is not None or (key.startswith("args") and "/" in value)
 
@@ -263,6 +270,19 @@ class _Extractor:
         scheme = _SCHEME.fullmatch(text)
         head, value = (scheme["head"], scheme["value"]) if scheme else ("", text)
         return head + self.whole(key, value, "token")
+
+    def api(self, setting: Mapping[str, JSON]) -> dict[str, JSON]:
+        """The `openapi` of an entry: its URLs, and the parameters of every request."""
+        found = {
+            key: self.inside(f"openapi.{key}", text) if isinstance(text, str) else text
+            for key, text in setting.items()
+        }
+        if is_mapping(query := found.get("query")):
+            found["query"] = {
+                name: self.header(f"{_QUERY}{name}", str(name), text) if isinstance(text, str) else text
+                for name, text in query.items()
+            }
+        return found
 
     def auth(self, name: str, text: str) -> str:
         """A text of `auth`, by its key."""

@@ -10,7 +10,6 @@ import codecs
 import json
 import os.path
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -316,7 +315,7 @@ class Redactor:
         """`echoes` are the secrets that the server's messages must not contain; None to let all pass."""
         self._secrets = frozenset(secrets)
         self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
-        self._learned: deque[str] = deque(maxlen=LEARNED)
+        self._learned: tuple[str, ...] = ()
         self._prepare()
         with _guard:
             _redactors.add(self)
@@ -324,7 +323,7 @@ class Redactor:
     def learn(self, secret: str) -> None:
         """Replace this secret too from now on, until many others were learned after it."""
         if secret not in self._secrets and secret not in self._learned:
-            self._learned.append(secret)
+            self._learned = (*self._learned, secret)[-LEARNED:]
             self._prepare()
 
     def _prepare(self) -> None:

@@ -33,6 +33,7 @@ class Challenge:
     """The parameters of the Bearer and DPoP challenges of a response."""
 
     error: str | None = None
+    error_description: str | None = None
     scope: str | None = None
     resource_metadata: str | None = None
     wants_dpop: bool = False
@@ -54,6 +55,7 @@ def challenge_of(headers: Mapping[str, str]) -> Challenge:
     found = {key: value for scheme in _SCHEMES for key, value in schemes.get(scheme, {}).items()}
     return Challenge(
         error=found.get("error"),
+        error_description=found.get("error_description"),
         scope=found.get("scope"),
         resource_metadata=found.get("resource_metadata"),
         wants_dpop="dpop" in schemes,

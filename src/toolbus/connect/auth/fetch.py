@@ -8,19 +8,19 @@ size limit, and a redirect is not followed. The same rules apply to the pages th
 import asyncio
 import json
 import logging
-import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
 
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.browser import is_link
 from toolbus.connect.auth.failure import AuthFailure, Unreachable
-from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_bytes
+from toolbus.connect.http.addresses import Address, is_public, literal_address, looked_up, spelled_address
+from toolbus.connect.http.pool import Pool, environment_proxy, request_bytes
 from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, is_loopback_host, parse_url
@@ -34,9 +34,6 @@ MAX_BYTES = 256 * 1024
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 _LONGEST_INT = 18
 """Digits; a longer number is read as a float."""
-_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
-"""IPv6 addresses that a gateway (NAT64, SIIT) or an old stack turns into the IPv4 one at their end."""
-Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -86,9 +83,9 @@ class Fetch:
     def _seconds(self) -> float:
         return self.seconds or min(MAX_SECONDS, self.config.timeouts.connect / 3)
 
-    async def reply(self, url: str) -> FetchedReply:
+    async def reply(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedReply:
         """The response to a GET, of any status."""
-        return await self._answered("GET", self._checked(url), {}, None)
+        return await self._answered("GET", self._checked(url), headers or {}, None)
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedReply:
         sent = {"accept": "application/json", **(headers or {})}
@@ -109,7 +106,7 @@ class Fetch:
         page = self._checked(url)
         if not is_link(url):
             raise AuthFailure(f"the sign-in page {_shown(page)} is not a plain http or https URL")
-        if not self._is_named(page) and (literal := _spelled_address(page.host)) is not None:
+        if not self._is_named(page) and (literal := spelled_address(page.host)) is not None:
             await self._refuse_private(page, [literal])
         return url
 
@@ -164,27 +161,15 @@ class Fetch:
             request = request_bytes(method, url, headers, content, None if url.is_tls else proxy)
         except ValueError as error:
             raise AuthFailure("a value contains a line break") from error
-        failure: HttpFailure | None = None
-        for address in await self._addresses(url, is_proxied=proxy is not None):
-            try:
-                return await self._exchange_at(address, proxy, url, request)
-            except HttpFailure as failed:
-                if failed.sent:
-                    raise
-                failure = failed
-        assert failure is not None, "a host has an address"
-        raise failure
-
-    async def _exchange_at(
-        self, address: str | None, proxy: Proxy | None, url: Url, request: bytes
-    ) -> FetchedReply:
+        if proxy is not None:
+            await self._check_proxied(url)
         pool = Pool(
             url,
             tls=self._tls(url) if url.is_tls else None,
             proxy=proxy,
             connect_timeout=self._seconds,
             limit=self.limit,
-            address=address,
+            addresses=None if proxy or self._is_trusted(url) else partial(self._addresses, url),
         )
         try:
             connection = await pool.connection()
@@ -195,25 +180,28 @@ class Fetch:
         finally:
             await pool.close()
 
-    async def _addresses(self, url: Url, *, is_proxied: bool) -> Sequence[str | None]:
-        """The addresses to connect to, checked; None to leave it to the system."""
-        if url.socket_path is not None or self._is_named(url):
-            return [None]
-        if is_proxied:  # which looks up the rest
-            if (literal := _spelled_address(url.host)) is not None:
-                await self._refuse_private(url, [literal])
-            return [None]
-        literal = _literal(url.host)
-        found = [literal] if literal else await _addresses(url)
+    async def _check_proxied(self, url: Url) -> None:
+        """Refuse a private address that a proxy is to connect to; it looks up the names."""
+        if not self._is_trusted(url) and (literal := spelled_address(url.host)) is not None:
+            await self._refuse_private(url, [literal])
+
+    async def _addresses(self, url: Url) -> Sequence[str]:
+        """The addresses to connect to, checked."""
+        literal = literal_address(url.host)
+        found = [literal] if literal else await _looked_up(url)
         await self._refuse_private(url, found)
-        return [str(address) for address in dict.fromkeys(found)]
+        return [str(address) for address in found]
+
+    def _is_trusted(self, url: Url) -> bool:
+        """Whether the user named where it leads, so that the system may look it up."""
+        return url.socket_path is not None or self._is_named(url)
 
     def _is_named(self, url: Url) -> bool:
         return any(url.host == named.host for named in self.named)
 
     async def _refuse_private(self, url: Url, addresses: Sequence[Address]) -> None:
         for address in addresses:
-            if not _is_public(address) and not await self._is_allowed(address):
+            if not is_public(address) and not await self._is_allowed(address):
                 raise AuthFailure(
                     f"{url.host} is in a private network, and the server names it, not you",
                     hint="if you trust it, set it as auth.issuer",
@@ -223,12 +211,12 @@ class Fetch:
         """Whether the user named a host at this address, or, for this machine, any host on it."""
         if not self._allowed:
             for named in self.named:
-                literal = _literal(named.host)
+                literal = literal_address(named.host)
                 if literal is not None:
                     self._allowed.add(literal)
                 elif named.socket_path is None:
                     with suppress(Unreachable):  # behind a proxy, which alone can look it up
-                        self._allowed.update(await _addresses(named))
+                        self._allowed.update(await _looked_up(named))
         is_ours = address.is_loopback and any(one.is_loopback for one in self._allowed)
         return is_ours or address in self._allowed
 
@@ -237,47 +225,11 @@ class Fetch:
         return tls_context(self.config) if self._is_named(url) else guarded_tls_context(self.config)
 
 
-async def _addresses(url: Url) -> list[Address]:
-    loop = asyncio.get_running_loop()
+async def _looked_up(url: Url) -> list[Address]:
     try:
-        found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        return await looked_up(url)
     except (OSError, UnicodeError) as error:
         raise Unreachable(f"{url.host}: {getattr(error, 'strerror', None) or error}") from error
-    return [_plain(ip_address(str(address[0]).partition("%")[0])) for *_, address in found]
-
-
-def _literal(host: str) -> Address | None:
-    try:
-        return _plain(ip_address(host))
-    except ValueError:
-        return None
-
-
-def _spelled_address(host: str) -> Address | None:
-    """The address that a host stands for wherever it is looked up: `127.1`, `0x7f.1`, `localhost.`."""
-    name = host.removesuffix(".").lower()
-    if (literal := _literal(name)) is not None:
-        return literal
-    if is_loopback_host(name):
-        return ip_address("127.0.0.1")
-    try:
-        return IPv4Address(socket.inet_aton(name))
-    except (OSError, UnicodeError):
-        return None
-
-
-def _is_public(address: Address) -> bool:
-    """Whether an address is outside of every private network; also the one that it may be turned into."""
-    if isinstance(address, IPv6Address) and any(address in network for network in _TRANSLATED):
-        return _is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
-    is_local = address.is_multicast or (isinstance(address, IPv6Address) and address.is_site_local)
-    return address.is_global and not is_local
-
-
-def _plain(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
 
 
 def _shown(url: Url) -> str:

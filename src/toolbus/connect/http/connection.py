@@ -34,6 +34,7 @@ class ClientConnection(asyncio.Protocol):
             "_body_size",
             "_draining",
             "_inflater",
+            "_is_head",
             "_limit",
             "_loop",
             "_on_end",
@@ -67,6 +68,8 @@ class ClientConnection(asyncio.Protocol):
         self._part_count = self._body_size = 0
         """The parts of the body in one read, and their bytes."""
         self._inflater: Inflater | None = None
+        self._is_head = False
+        """True for a response to HEAD: it has no body, even with a `content-length`."""
         self._draining: asyncio.TimerHandle | None = None
         self._paused = False
         self.idle_since = 0.0
@@ -88,6 +91,7 @@ class ClientConnection(asyncio.Protocol):
         self._response, self._received = Response(self, self._limit), self._loop.create_future()
         self._overhead = self._part_count = self._body_size = 0
         self._inflater = None
+        self._is_head = data.startswith(b"HEAD ")
         self._transport.write(data)
         return self._received
 
@@ -142,6 +146,7 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
         else:
             self._check_overhead(len(data))
+            self._end_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
@@ -232,6 +237,15 @@ class ClientConnection(asyncio.Protocol):
             self._on_idle(self)
         elif self._transport is not None:
             self._transport.close()
+
+    def _end_head(self) -> None:
+        response = self._response
+        if self._is_head and response is not None and response.status:
+            # The parser waits for a body, so the connection cannot be used again.
+            self._response = None
+            response.end()
+            self._resolve(response)
+            self.abort()
 
     def _resolve(self, response: Response) -> None:
         received, self._received = self._received, None

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -155,6 +155,10 @@ def request_bytes(
         return head.encode(errors="replace") + (content or b"")
 
 
+Addresses = Callable[[], Awaitable[Sequence[str]]]
+"""Finds the addresses to connect to, at least one; an error that is not an OSError refuses them."""
+
+
 class Pool:
     """Connections to one origin, directly or through a proxy."""
 
@@ -166,15 +170,16 @@ class Pool:
         proxy: Proxy | None = None,
         connect_timeout: float,
         limit: int,
-        address: str | None = None,
+        addresses: Addresses | None = None,
         certificate: str | None = None,
     ) -> None:
         """`tls` is for an https server, `limit` for a response's bytes.
 
-        With an `address`, the host of the URL is not looked up. With a `certificate`, a server that is
+        With `addresses`, a direct connection goes to the first of them that accepts it, and the host of the
+        URL is not looked up. With a `certificate`, a server that is
         reached without a proxy has to show the one with that SHA-256; `tls` need not verify it then.
         """
-        self._address = address
+        self._addresses = addresses
         self._certificate = certificate
         self._limit = limit
         self._url = url
@@ -231,7 +236,7 @@ class Pool:
             await loop.create_unix_connection(lambda: connection, url.socket_path)
             return
         if self._proxy is None:
-            self._check_certificate(await self._reach(connection, url, tls))
+            self._check_certificate(await self._reach_directly(connection, url, tls))
             return
         proxy = self._proxy
         transport = await self._reach(asyncio.Protocol() if tls else connection, proxy.url, proxy.tls)
@@ -245,8 +250,20 @@ class Pool:
             transport.abort()
             raise
 
+    async def _reach_directly(
+        self, connection: ClientConnection, url: Url, tls: ssl.SSLContext | None
+    ) -> asyncio.Transport:
+        if self._addresses is None:
+            return await self._reach(connection, url, tls)
+        *others, last = await self._addresses()
+        for address in others:
+            with suppress(OSError):  # of which TimeoutError is one
+                async with asyncio.timeout(self._connect_timeout / (1 + len(others))):
+                    return await self._reach(connection, url, tls, address)
+        return await self._reach(connection, url, tls, last)
+
     async def _reach(
-        self, protocol: asyncio.Protocol, url: Url, tls: ssl.SSLContext | None
+        self, protocol: asyncio.Protocol, url: Url, tls: ssl.SSLContext | None, address: str | None = None
     ) -> asyncio.Transport:
         options: dict[str, Any] = {"ssl": tls}
         if isinstance(self._loop, asyncio.BaseEventLoop):
@@ -254,7 +271,7 @@ class Pool:
             options["happy_eyeballs_delay"] = ADDRESS_DELAY
         if tls is not None:
             options["server_hostname"] = url.host
-        host = self._address or url.host
+        host = address or url.host
         transport, _ = await self._loop.create_connection(lambda: protocol, host, url.port, **options)
         return transport
 

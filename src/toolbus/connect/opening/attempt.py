@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from toolbus.config import Resolved, Secrets, ServerConfig, resolved
 from toolbus.connect.auth.credentials import Credentials
@@ -16,6 +16,9 @@ from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.process import ServerProcess
 from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import ConnectFailed
+
+if TYPE_CHECKING:
+    from toolbus.openapi.operations import Api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Attempt:
     warn: Callable[[str], None]
     process: ServerProcess | None = None
     """The process, if it was begun before the attempt; the attempt ends it."""
+    api: "Api | None" = None
+    """The tools of an HTTP API, whose document was read before the attempt."""
 
 
 CANCEL_TIMEOUT = 1.0

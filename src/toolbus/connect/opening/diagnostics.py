@@ -5,12 +5,10 @@ lines on stderr, the reason for the loss, and the time of the last activity. Som
 server: another version of the SDK, a variable that was not passed, or a missing file.
 """
 
-import asyncio
 import os
 import re
 import shlex
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,6 +16,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from toolbus.config import Resolved, ServerConfig
+from toolbus.core.loop import Flag
 from toolbus.core.text.stderr import error_lines
 from toolbus.core.values.errors import Phase
 
@@ -56,11 +55,12 @@ class Diagnostics:
     """Whether the process waits for its turn to start."""
     exit_code: int | None = None
     """The exit code of a process that ended by itself; None if we ended it."""
-    stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
+    stderr: list[str] = field(default_factory=list[str])
+    """The last lines on stderr."""
     stderr_count: int = 0
     """The number of lines on stderr so far, including lines that are no longer kept."""
-    withheld: Collection[str] = ()
-    """The variables of our environment that were not passed to the process."""
+    passed: Collection[str] | None = None
+    """The names of the variables that were passed to the process."""
     skipped: int = 0
     """The number of lines of its standard output that were not messages."""
     lost: str | None = None
@@ -69,7 +69,7 @@ class Diagnostics:
     """The reason why we ended the connection ourselves, if the server sent too much."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: Flag = field(default_factory=Flag)
     """Set when the connection has ended, for whatever reason."""
     activity: HttpActivity | None = None
     """Set for an HTTP server."""
@@ -97,6 +97,11 @@ class Diagnostics:
     def mark_active(self) -> None:
         self._last_active = time.monotonic()
 
+    @property
+    def withheld(self) -> Collection[str]:
+        """The variables of our environment that were not passed to the process."""
+        return () if self.passed is None else os.environ.keys() - self.passed
+
     def mark_lost(self, reason: str) -> None:
         """Record that the connection has ended; the first reason counts."""
         if self.lost is None:
@@ -104,12 +109,13 @@ class Diagnostics:
         self.gone.set()
 
     def add_stderr(self, line: str) -> None:
+        del self.stderr[: -STDERR_LINES + 1]
         self.stderr.append(line)
         self.stderr_count += 1
 
     def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
         """The last lines on stderr after the first `since`; the reason first if it is older."""
-        lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
+        lines = self.stderr[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
         last, reason = lines[-STDERR_SHOWN:], error_lines(lines)
         return (*(reason if error_lines(last) != reason else ()), *last)

@@ -93,6 +93,11 @@ class SessionOpener:
         early = self._take_early(stack)
         values = await (early.values() if early else resolve(config, self._owner.secrets))
         self._callbacks.redactor = values.redacted
+        api = None
+        if config.transport == "openapi":
+            from toolbus.openapi.server import opened_api
+
+            api, values = await opened_api(config, values, self._callbacks.warn)
         diagnostics, process = (early.diagnostics, early.process) if early else (Diagnostics(), None)
         transport = self._transport or config.transport
         mode = self._mode or ("legacy" if config.era == "legacy" else "auto")
@@ -117,6 +122,7 @@ class SessionOpener:
                 diagnostics=diagnostics,
                 warn=self._callbacks.warn,
                 process=process,
+                api=api,
             )
             try:
                 session = await self._connect(stack, attempt, mode, deadline)
@@ -257,6 +263,10 @@ def connector(attempt: Attempt) -> Connector:
         return memory_connector(server, attempt.diagnostics.mark_lost)
 
     async def connect(stack: AsyncExitStack, _mode: str, _raise_exceptions: bool) -> Dispatcher[Any]:
+        if config.transport == "openapi":
+            from toolbus.openapi.server import openapi_peer
+
+            return await stack.enter_async_context(openapi_peer(attempt))
         return await stack.enter_async_context(TRANSPORTS[config.transport](attempt))
 
     return connect

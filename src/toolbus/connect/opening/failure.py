@@ -2,7 +2,7 @@
 
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import exit_hint
-from toolbus.connect.transports.http import AUTH_STATUSES, status_text
+from toolbus.connect.transports.http import AUTH_STATUSES, status_cause
 from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import (
@@ -116,12 +116,11 @@ def response_hint(cause: str) -> str:
 
 def _status_failure(status: int, cause: str, attempt: Attempt) -> ConnectFailed:
     server, phase = attempt.config.alias, attempt.diagnostics.phase
+    cause = status_cause(status, cause)
     if status in AUTH_STATUSES:
-        return AuthRequired(server, phase, status)
+        return AuthRequired(server, phase, status, cause=cause)
     if status >= 500 and status not in _STATUS_HINTS:
         hint = "check the server's log, or retry later"
     else:
         hint = _STATUS_HINTS.get(status) or response_hint(cause) or _IS_MCP
-    # A cause without the status is the server's own message.
-    cause = cause if cause.startswith("HTTP ") else f"{status_text(status)}: {cause}"
     return ConnectFailed(server, phase, cause, hint=hint, status=status)

@@ -6,6 +6,7 @@ the public URL only.
 
 import http.cookiejar
 import logging
+import ssl
 import time
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,14 +16,17 @@ from email.message import Message
 from http import HTTPStatus
 from typing import Any, cast
 
-from toolbus.config.secrets.redact import names_credential
+from toolbus.config.secrets.redact import Redactor, names_credential
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.connect.auth.credentials import HttpRefusal
-from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_bytes
+from toolbus.connect.auth.failure import shown
+from toolbus.connect.http.pool import Addresses, Pool, Proxy, environment_proxy, request_bytes
 from toolbus.connect.http.response import ACCEPT_ENCODING, HttpFailure, Response
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, is_loopback_host, parse_url
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import HttpActivity
+from toolbus.connect.transports.wire.messages import UnreadableMessage, parsed
 from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, WireError
 from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR, ConnectFailed
@@ -39,6 +43,8 @@ MAX_REFUSALS = 4
 """The maximum number of retries of one request with other credentials."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _KEEP_METHOD = (307, 308)
+_REASONS = ("error_description", "detail", "message", "error", "title")
+"""The members of a JSON body that name the reason of an error, the most telling first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +234,26 @@ class HttpExchange:
 
 @asynccontextmanager
 async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
-    config = attempt.config
+    """The client for the `url` of a server."""
     assert attempt.values.url is not None
     url = parse_url(attempt.values.url)
+    warn_insecure(attempt, url)
+    # Loading certificates takes time: not done for plain HTTP.
+    tls = tls_context(attempt.config) if url.is_tls else None
+    async with origin_client(attempt, url, tls) as client:
+        attempt.diagnostics.activity = client.activity
+        yield client
+
+
+@asynccontextmanager
+async def origin_client(
+    attempt: Attempt, url: Url, tls: ssl.SSLContext | None, addresses: Addresses | None = None
+) -> AsyncGenerator[HttpClient]:
+    """A client for the origin of a URL, with the credentials of the attempt.
+
+    With `addresses`, direct connections go to those, and the host is not looked up.
+    """
+    config = attempt.config
     try:
         proxy = environment_proxy(url, lambda: guarded_tls_context(config))
     except ValueError as error:
@@ -240,24 +263,21 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
             f"the proxy that the environment names cannot be used: {error}",
             hint="use an HTTP proxy, or add the host to no_proxy",
         ) from error
-    _warn_insecure(attempt, url)
-    # Loading certificates takes time: not done for plain HTTP.
     pool = Pool(
         url,
-        tls=tls_context(config) if url.is_tls else None,
+        tls=tls,
         proxy=proxy,
         connect_timeout=config.timeouts.connect,
         limit=config.limits.message,
+        addresses=addresses,
     )
-    client = HttpClient(pool, url, proxy, attempt)
-    attempt.diagnostics.activity = client.activity
     try:
-        yield client
+        yield HttpClient(pool, url, proxy, attempt)
     finally:
         await pool.close()
 
 
-def _warn_insecure(attempt: Attempt, url: Url) -> None:
+def warn_insecure(attempt: Attempt, url: Url) -> None:
     """Warn if others on the network can read the requests."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
@@ -271,14 +291,43 @@ def http_activity(url: Url, proxy: Proxy | None) -> HttpActivity:
     return HttpActivity(url.host, url.port, None if proxy else interval, url.socket_path)
 
 
-def response_error(target: ServerUrl, response: Response) -> WireError:
-    """The error for a response that is a redirect or has an error status."""
+def response_error(target: ServerUrl, response: Response, reason: str = "") -> WireError:
+    """The error for a response that is a redirect or has an error status, with the server's reason."""
     message = status_text(response.status)
     if response.status in _REDIRECTS and (location := response.headers.get("location")):
         message = (
             f"{message.partition(' ')[0]} {response.status} redirects{_destination(target.url, location)}"
         )
+    elif reason:
+        message = f"{message}: {reason}"
     return WireError(message, sent=True, lost=False, status=response.status, code=INTERNAL_ERROR)
+
+
+def message_in(response: Response, redacted: Redactor, limits: ServerLimits) -> dict[str, Any]:
+    """The JSON object in the body of a response; empty if there is none."""
+    try:
+        message = parsed(redacted.received(response.body), limits)
+    except (ValueError, UnreadableMessage):
+        return {}
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+
+
+def refusal_reason(response: Response, body: Mapping[str, Any], redacted: Redactor) -> str:
+    """The reason for an error status: from the JSON body, else from the challenge; empty without one."""
+    found = next((body[key] for key in _REASONS if isinstance(body.get(key), str) and body[key]), None)
+    if found is None and "www-authenticate" in response.headers:
+        # Here, because few servers need it.
+        from toolbus.connect.auth.discovery import challenge_of
+
+        challenge = challenge_of(response.headers)
+        found = challenge.error_description or challenge.error
+    phrase = status_text(response.status).partition(" ")[2].partition(" ")[2]
+    return "" if found is None or found.lower() == phrase.lower() else shown(redacted(found))
+
+
+def status_cause(status: int, text: str) -> str:
+    """The problem with a request that got this status, if the text is the server's own."""
+    return text if text.startswith("HTTP ") else f"{status_text(status)}: {text}"
 
 
 def _destination(source: Url, location: str) -> str:

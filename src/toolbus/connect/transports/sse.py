@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.connect.http.events import ServerSentEvent, events
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.opening.attempt import Attempt
@@ -15,6 +16,8 @@ from toolbus.connect.transports.http import (
     ServerUrl,
     http_client,
     invalid_response,
+    message_in,
+    refusal_reason,
     response_error,
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
@@ -34,7 +37,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
         http_client(attempt) as client,
         client.request("GET", client.target, headers) as stream,
     ):
-        incoming = _events(server, client, stream)
+        incoming = _events(server, client, stream, attempt.config.limits)
         endpoint = client.endpoint(await _endpoint(server, incoming))
         if endpoint is None:
             raise ConnectFailed(server, "connect", "the server names an endpoint on another host")
@@ -72,9 +75,12 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
                 await reader
 
 
-def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[ServerSentEvent]:
+def _events(
+    server: str, client: HttpClient, stream: Response, limits: ServerLimits
+) -> AsyncIterator[ServerSentEvent]:
     if stream.status >= 300:
-        raise response_error(client.target, stream)
+        body = message_in(stream, client.redacted, limits)
+        raise response_error(client.target, stream, refusal_reason(stream, body, client.redacted))
     if not stream.is_stream:
         cause = client.redacted(invalid_response(stream))
         raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))

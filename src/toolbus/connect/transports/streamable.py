@@ -24,10 +24,12 @@ from toolbus.connect.transports.http import (
     http_client,
     invalid_response,
     is_temporary,
+    message_in,
+    refusal_reason,
     response_error,
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
-from toolbus.connect.transports.wire.messages import UnreadableMessage, add_trace, likely_id, parsed
+from toolbus.connect.transports.wire.messages import add_trace, likely_id
 from toolbus.connect.transports.wire.pending import WireError
 
 logger = logging.getLogger("toolbus")
@@ -165,7 +167,7 @@ class _StreamablePeer(JsonRpcPeer):
 
     def _refusal(self, reply: Response, sent: Mapping[str, str], request_id: int | None) -> WireError:
         """The error for a refused request, from the status and the body of the response."""
-        status, message = reply.status, self._parsed_body(reply)
+        status, message = reply.status, message_in(reply, self._redacted, self._limits)
         is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
         # An error with the id of the request is a response to it, so it was processed.
         is_response = request_id is not None and message.get("id") == request_id
@@ -180,15 +182,8 @@ class _StreamablePeer(JsonRpcPeer):
                 text = self._redacted(text[: self._limits.error])
                 return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
             case _:
-                return response_error(self._target, reply)
-
-    def _parsed_body(self, reply: Response) -> dict[str, Any]:
-        """The message in the body of a refusal; empty if there is none."""
-        try:
-            message = parsed(self._redacted.received(reply.body), self._limits)
-        except (ValueError, UnreadableMessage):
-            return {}
-        return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+                reason = refusal_reason(reply, message, self._redacted)
+                return response_error(self._target, reply, reason)
 
     async def _listen(self) -> None:
         """Read the legacy era's stream of messages that belong to no request; some servers have none."""

@@ -47,7 +47,7 @@ Messages are one line, built from facts that are also available as attributes.
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 from toolbus.core.text.display import in_seconds, login_line, shortened
 from toolbus.core.text.stderr import last_line, quoted
@@ -69,14 +69,8 @@ __all__ = [
     "InputNeeded",
     "LockError",
     "LoginRequired",
-    "NotWaiting",
     "RegistryError",
     "ResourceTooLarge",
-    "RunCancelled",
-    "RunDiverged",
-    "RunFailed",
-    "RunNotFound",
-    "RunStoreError",
     "ScriptNotResumable",
     "SecretMissing",
     "ServerDown",
@@ -113,8 +107,14 @@ class ToolbusError(Exception):
     sent = True
     """False if nothing was sent to a server; True if it was, or if nobody knows."""
 
-    def __init__(self, message: object = "") -> None:
+    def __init__(self, message: object = "", public: str | None = None) -> None:
         super().__init__(headed(str(message), _MOST_CHARACTERS))
+        self._public = public
+
+    @property
+    def public(self) -> str:
+        """The message for clients of a gateway: without what a server printed and steps for its owner."""
+        return str(self) if self._public is None else headed(self._public, _MOST_CHARACTERS)
 
 
 class ConfigError(ToolbusError, ValueError):
@@ -193,7 +193,7 @@ class ToolNotFound(ToolbusError, LookupError):
         *,
         alike: Sequence[str] = (),
         down: Sequence[str] = (),
-        likely: str | None = None,
+        likely: "DownReason | None" = None,
         remark: str = "",
     ) -> None:
         self.name = name
@@ -205,14 +205,15 @@ class ToolNotFound(ToolbusError, LookupError):
         self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(shown, known, n=3)
         message = f"no tool named {shown!r} among {len(known)}"
         down_names = f"not connected: {', '.join(self.down)}"
+        public = None
         if likely:
-            message += f": {likely}"
+            message, public = f"{message}: {likely.full}", f"{message}: {likely.public}{remark}"
         elif self.close_matches:
             message += f"; did you mean {' or '.join(map(repr, self.close_matches))}?"
             message += f" ({down_names})" if self.down else ""
         elif self.down:
             message += f"; {down_names}"
-        super().__init__(message + remark)
+        super().__init__(message + remark, public)
 
 
 class ToolFailed(ToolbusError):
@@ -234,18 +235,20 @@ class CallDenied(ToolbusError):
 
     sent = False
 
-    def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
-        """`rule` is the rule of the policy that decided, such as `policy[2]`."""
+    def __init__(self, what: str, reason: str, rule: str | None = None, *, public: str | None = None) -> None:
+        """`rule` is the rule that decided, such as `policy[2]`; `public` the reason for clients."""
         self.what, self.reason, self.rule = what, reason, rule
-        super().__init__(f"{what} was refused: {reason}")
+        super().__init__(f"{what} was refused: {reason}", public and f"{what} was refused: {public}")
 
 
 class HookFailed(ToolbusError):
     """A hook of the config raised, or returned something else than a result."""
 
-    def __init__(self, hook: str, what: str, problem: str) -> None:
+    def __init__(self, hook: str, what: str, problem: str, public: str = "") -> None:
+        """`public` is the problem for clients of a gateway."""
         self.hook, self.what, self.problem = hook, what, problem
-        super().__init__(f"{what} failed: the hook {hook!r} {problem}")
+        head = f"{what} failed: the hook {hook!r}"
+        super().__init__(f"{head} {problem}", f"{head} {public or problem}")
 
 
 class AuditFailed(ToolbusError):
@@ -311,79 +314,33 @@ class ScriptNotResumable(ToolbusError):
     """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
 
 
-class RunNotFound(ToolbusError):
-    """The store has no run of that id."""
-
-    def __init__(self, run: str, place: str) -> None:
-        self.run = run
-        super().__init__(f"no run {run!r} in {place}; toolbus runs --all lists them")
-
-
-class RunFailed(ToolbusError):
-    """A durable run ended with an error; `kind` is the name of its class."""
-
-    def __init__(self, run: str, kind: str, message: str) -> None:
-        self.run, self.kind = run, kind
-        super().__init__(f"run {run!r} failed: {message}")
-
-
-class RunCancelled(ToolbusError):
-    """A durable run was cancelled."""
-
-    def __init__(self, run: str) -> None:
-        self.run = run
-        super().__init__(f"run {run!r} was cancelled")
-
-
-class NotWaiting(ToolbusError):
-    """A run does not wait for that: it was answered already, or has ended."""
-
-
-class RunDiverged(ToolbusError):
-    """A resumed run differs from its record: the program or its settings have changed.
-
-    `missing` are the tools that the run has called, and that no live worker has.
-    """
-
-    def __init__(self, run: str, missing: Sequence[str] = ()) -> None:
-        self.missing = tuple(missing)
-        problem = (
-            "this program does not repeat what the run recorded: its tools or settings have changed since"
-        )
-        if missing:
-            names = ", ".join(map(repr, missing))
-            problem = (
-                f"the run has called {names}, and no live worker has {'it' if len(missing) == 1 else 'them'}"
-            )
-        super().__init__(
-            f"{problem}; start the earlier program, then 'toolbus runs resume {run}' continues it"
-        )
-
-
-class RunStoreError(ToolbusError):
-    """The store of durable runs cannot be used; `place` names it without its password.
-
-    `may_pass` if it is worth waiting for: it cannot be reached now, or has no room.
-    """
-
-    def __init__(self, place: str, problem: str, step: str, *, may_pass: bool = False) -> None:
-        self.place, self.may_pass = place, may_pass
-        super().__init__(f"the store of runs {place}: {problem}; {step}")
-
-
 class ServerError(ToolbusError):
     """An error about one server."""
 
-    def __init__(self, server: str, problem: str) -> None:
+    def __init__(self, server: str, problem: str, public: str | None = None) -> None:
         self.server = server
         # It may quote the server, and is shown in terminals and to models.
         self.problem = cleaned(problem)
-        super().__init__(f"server {server!r}: {self.problem}")
+        self.public_problem = self.problem if public is None else cleaned(public)
+        super().__init__(f"server {server!r}: {self.problem}", f"server {server!r}: {self.public_problem}")
 
 
 def problem_of(error: Exception) -> str:
     """The message of an error, without the server's name."""
     return error.problem if isinstance(error, ServerError) else str(error)
+
+
+class DownReason(NamedTuple):
+    """The reason why a server is not connected, for its owner and for clients of a gateway."""
+
+    full: str
+    public: str
+
+    @classmethod
+    def of(cls, error: ToolbusError) -> Self:
+        """The reason that an error gives, without the name of the server."""
+        is_ours = isinstance(error, ServerError)
+        return cls(problem_of(error), error.public_problem if is_ours else error.public)
 
 
 class ServerNotFound(ServerError, LookupError):
@@ -427,6 +384,8 @@ class ConnectFailed(ServerError):
     """Connecting failed; `phase` is the step that failed."""
 
     _outcome = "{} failed"
+    _has_public_step = False
+    """Whether clients of a gateway may read the hint."""
 
     def __init__(
         self,
@@ -446,12 +405,16 @@ class ConnectFailed(ServerError):
         self.status = status
         self.stderr = tuple(stderr)
         output = quoted(self.stderr)
-        parts = [f"{self._outcome.format(phase)}: {cause}", f"on stderr: {output}" if output else "", hint]
-        super().__init__(server, "; ".join(filter(None, parts)))
+        problem = f"{self._outcome.format(phase)}: {cause}"
+        parts = [problem, f"on stderr: {output}" if output else "", hint]
+        whole = "; ".join(filter(None, parts))
+        super().__init__(server, whole, whole if self._has_public_step else problem)
 
 
 class AuthRequired(ConnectFailed):
     """The server rejected the credentials (HTTP 401 or 403), or somebody has to sign in."""
+
+    _has_public_step = True
 
     def __init__(
         self, server: str, phase: Phase, status: int | None, *, cause: str = "", hint: str | None = None
@@ -498,9 +461,11 @@ class ServerDown(ServerError):
 
     sent = False
 
-    def __init__(self, server: str, state: str, reason: str | None) -> None:
-        self.state, self.reason = state, reason
-        super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
+    def __init__(self, server: str, state: str, reason: DownReason | str | None) -> None:
+        full, public = reason if isinstance(reason, DownReason) else (reason, reason)
+        self.state, self.reason = state, full
+        down = f"not connected ({state})"
+        super().__init__(server, f"{down}: {full}" if full else down, f"{down}: {public}" if public else down)
 
 
 class TooManySessions(ServerError):
@@ -524,7 +489,8 @@ class CallTimeout(ServerError, TimeoutError):
         self.what, self.seconds = what, seconds
         self.stderr = tuple(stderr)
         output = f"; last line on stderr: {last_line(self.stderr)}" if self.stderr else ""
-        super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
+        problem = f"{what} timed out after {in_seconds(seconds)}"
+        super().__init__(server, f"{problem}{output}", problem)
 
 
 class ServerRejected(ServerError):
@@ -588,8 +554,12 @@ class ConnectionLost(ServerError):
     is_final = False
     """Whether a repetition is known to end the same way: it is on a tape."""
 
-    def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
-        self.what, self.reason, self.sent = what, reason, sent
+    def __init__(
+        self, server: str, what: str | None, reason: str, *, sent: bool = True, output: str = ""
+    ) -> None:
+        """`output` is the end of what the server printed."""
+        self.what, self.sent = what, sent
+        self.reason = f"{reason}; on stderr: {output}" if output else reason
         effect = ""
         if what is not None:
             effect = (
@@ -597,4 +567,5 @@ class ConnectionLost(ServerError):
                 if sent
                 else f" before {what} was sent; nothing was done"
             )
-        super().__init__(server, f"the connection was lost ({reason}){effect}")
+        lost = "the connection was lost"
+        super().__init__(server, f"{lost} ({self.reason}){effect}", f"{lost} ({reason}){effect}")

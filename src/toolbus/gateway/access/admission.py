@@ -116,6 +116,10 @@ class Admission(Protocol):
         """The URL of the MCP endpoint, or of the view or server with that name below it."""
         ...
 
+    def address(self, facts: RequestFacts) -> str:
+        """The IP address of the client, also behind a trusted proxy; empty if it has none."""
+        ...
+
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         """Headers of every response to a web page of a permitted origin; empty for other clients."""
         ...

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
@@ -25,6 +24,7 @@ from toolbus.gateway.access.admission import (
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.access.identity import NO_SERVERS, ServersBehind, servers_behind
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
+from toolbus.gateway.access.rate import MAX_ADDRESSES, address_group
 from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 from toolbus.gateway.sign_in.tokens import SignInState, SignInTokens
@@ -160,6 +160,9 @@ class AccessControl:
 
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return self._resource(self._hosts.peer(facts), name)
+
+    def address(self, facts: RequestFacts) -> str:
+        return self._hosts.peer(facts).address
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         return self._hosts.cors(facts)
@@ -373,8 +376,6 @@ LONGEST = 60.0
 """The longest wait, in seconds."""
 _FORGET = 600.0
 """Seconds after which an address starts with a clean record."""
-MAX_ADDRESSES = 10_000
-"""Addresses that are remembered; the one whose last refusal is oldest is forgotten first."""
 
 
 @dataclass(slots=True)
@@ -393,12 +394,12 @@ class Throttle:
 
     def wait(self, address: str) -> float:
         """The number of seconds that an address has to wait; 0 if it may try."""
-        found = self._refused.get(_group(address))
+        found = self._refused.get(address_group(address))
         return 0.0 if found is None else max(0.0, found.until - self._clock())
 
     def refused(self, address: str) -> None:
         """Count a refusal."""
-        group, now = _group(address), self._clock()
+        group, now = address_group(address), self._clock()
         found = self._refused.pop(group, None)
         if found is None or now - found.last > _FORGET:
             found = _Refused(0, now, now)
@@ -412,14 +413,3 @@ class Throttle:
 
     def __len__(self) -> int:
         return len(self._refused)
-
-
-def _group(address: str) -> str:
-    """The address, or its /64 network: the user of an IPv6 address has the whole network around it."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return ""
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    return str(found.ipv4_mapped or ip_network((found, 64), strict=False))

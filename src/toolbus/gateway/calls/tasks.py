@@ -213,7 +213,7 @@ def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
     except ServerRejected as error:
         return protocol_error(error)
     except ToolbusError as error:
-        return as_sent(ToolResult.failure(str(error)))
+        return as_sent(ToolResult.failure(error.public))
 
 
 def _stored(call: ParkedCall) -> StoredTask:

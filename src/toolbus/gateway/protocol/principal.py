@@ -1,4 +1,4 @@
-"""Who a client of the gateway is."""
+"""The identity of a client of the gateway."""
 
 import re
 from collections.abc import Mapping
@@ -8,27 +8,27 @@ from typing import Any, Literal, TypeAlias
 from toolbus.connect.auth.credentials import ClientIdentity
 
 HolderKind: TypeAlias = Literal["local", "key", "subject", "client"]
-"""Whoever started the gateway; the holder of a key; the subject of a token, or its client if it has none."""
+"""The starter of the gateway; the holder of a key; the subject of a token, or its client without it."""
 _LIKE_ANOTHER = re.compile(r"(?:user:)*(?:key|client|subject):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """One who may use the gateway: the holder of a key or of a token, or whoever started it."""
+    """A user of the gateway: the holder of a key or of a token, or the user who started it."""
 
     kind: HolderKind = "local"
     name: str
     """Its own name: of the key, the subject or the client."""
     issuer: str = ""
-    """Who says so, for a token: the same name is somebody else at another issuer."""
+    """The issuer of its token: the same name is another person at another issuer."""
     user: str = ""
-    """The user whose logins and secrets its calls use (`bus.as_user`); empty for those of the bus."""
+    """The user whose logins and secrets its calls use (`bus.as_user`); empty to use the bus's own."""
     view: str = "default"
     """The view of the config that it gets."""
     server: str = ""
     """The one server of that view that it gets, under the server's own names; empty for all of the view."""
     expires: float | None = None
-    """When its key or token expires, as seconds since the epoch."""
+    """The expiry of its key or token, in seconds since the epoch."""
     key: str = field(default="", repr=False)
     """The SHA-256 of its key, or the grant of its sign-in; empty for others."""
     passed: ClientIdentity | None = field(default=None, repr=False)
@@ -42,7 +42,7 @@ class Principal:
 
     @property
     def caller(self) -> str:
-        """Whom policies, quotas, approvals and the audit trail see; empty for whoever started the gateway."""
+        """The name in policies, quotas, approvals and audits; empty for the starter of the gateway."""
         return self.user or ("" if self.kind == "local" else self.id)
 
     @property
@@ -90,7 +90,7 @@ class Principal:
 
 
 LOCAL = Principal(name="local")
-"""Whoever started the gateway: its client over stdio, and clients on this machine without authentication."""
+"""The user who started the gateway: its client over stdio, and local clients without authentication."""
 
 
 def subject_user(name: str) -> str:

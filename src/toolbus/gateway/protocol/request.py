@@ -1,4 +1,4 @@
-"""One request of a client on its way through the gateway, and what is reported about it meanwhile."""
+"""One request of a client on its way through the gateway, and the reports about it meanwhile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -176,12 +176,12 @@ class ClientRequest:
 
 @dataclass(slots=True, eq=False)
 class RequestTarget:
-    """Where a request goes."""
+    """The target of a request."""
 
     spec: ToolSpec
     arguments: JSONObject
     name: str
-    """As the client named it."""
+    """The name that the client used."""
     is_unlisted: bool = False
     """Whether the client named it to `call_tool`."""
 

@@ -19,7 +19,7 @@ from toolbus.gateway.protocol.words import ELICITATION, INTERNAL_ERROR, INVALID_
 
 
 class Channel(Protocol):
-    """Where messages to a client go."""
+    """The channel for messages to a client."""
 
     def send(self, message: JSONObject) -> None:
         """Send a JSON-RPC message; never waits, and drops it if the client is gone."""
@@ -63,7 +63,7 @@ class ClientSession:
         self._tag = tag
         self._standalone: Channel | None = None
         self._waiting: dict[str, JSONObject] = {}
-        """What came while there was no stream for it, by what it is about."""
+        """Messages that came while there was no stream for them, by subject."""
         self._asked: dict[str | int, asyncio.Future[JSONObject]] = {}
         self._next_id = 0
         self._running: dict[str | int, asyncio.Task[object]] = {}
@@ -274,7 +274,7 @@ class ClientSessions:
         return session
 
     def _make_room(self, holder: str) -> None:
-        """End a session of whoever has the most; if several do, of the one that wants another one."""
+        """End a session of the holder with the most; on a tie, of the holder that wants another one."""
         own = self._by_holder.get(holder)
         most = max(self._by_holder.values(), key=len)
         some = most if own is None or len(own) < len(most) else own
@@ -284,7 +284,7 @@ class ClientSessions:
     def get(self, name: str, principal: Principal) -> ClientSession | None:
         """The session with that id, if this principal opened it and it has not ended.
 
-        Whoever has another view or user now needs another session: this one would keep the old ones.
+        A principal whose view or user has changed needs another session: this one would keep the old ones.
         """
         session = self._by_id.get(name)
         if session is None or not session.principal.is_like(principal):

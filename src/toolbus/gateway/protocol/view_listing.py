@@ -61,7 +61,8 @@ class Uris:
     ) -> None:
         """`servers` in the order of the config.
 
-        URIs that belong `together`, those of a skill, keep their relation: if one is not unique, none is.
+        URIs that belong `together`, such as the files of a skill, keep their relation: if one is not unique,
+        none is.
         """
         resources, templates = list(resources), list(templates)
         self._servers = servers
@@ -89,7 +90,7 @@ class Uris:
         return _qualified(server, uri) if uri in self._shared else uri
 
     def public_link(self, server: str, uri: str) -> str:
-        """As `public`, also for a URI that is not listed and follows a template."""
+        """Like `public`, but even for a URI that is not listed and follows a template."""
         if uri in self._shared:
             return _qualified(server, uri)
         fits = any(one.server == server and fits_template(one.uri, uri) for one in self._shared_templates)
@@ -100,7 +101,7 @@ class Uris:
         return next((one for shown, one in self._templates if shown == public), None)
 
     def located(self, public: str) -> list[ResourceOrigin]:
-        """Where that resource may be, the best guess first: more than one only if none lists it."""
+        """The possible places of that resource, the best guess first: more than one only if none lists it."""
         if (listed := self._listed.get(public)) is not None:
             return [listed]
         if (qualified := self._unqualified(public)) is not None:
@@ -153,7 +154,7 @@ KINDS = ("tools", "prompts", "resources")
 
 
 class ListingSnapshot:
-    """What a view offers at one time."""
+    """The lists of a view at one time."""
 
     def __init__(self, view: View, bus: View, catalog: Catalog, version: int, alone: str = "") -> None:
         self._view = view
@@ -264,7 +265,7 @@ class ListingSnapshot:
 
 
 class ViewListing:
-    """What one view offers, followed while clients use it."""
+    """The lists of one view, followed while clients use it."""
 
     def __init__(
         self, view: View, bus: View, changed: "Callable[[ViewListing, Event], None]", alone: str = ""

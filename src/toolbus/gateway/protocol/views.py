@@ -22,7 +22,7 @@ from toolbus.gateway.protocol.words import can_be_asked
 MAX_PRINCIPALS = 1000
 """Principals that are remembered; the least recently used are forgotten first."""
 BudgetOf: TypeAlias = Callable[[Principal], Budget | None]
-"""The most that a result may have for a principal; None if results are passed on as they are."""
+"""The maximum size of a result for a principal; None if results are forwarded unchanged."""
 
 
 class ViewOf(Protocol):
@@ -41,7 +41,7 @@ class ClientView:
     """The bus for one client."""
 
     given: View
-    """What its principal gets."""
+    """The view that its principal gets."""
     base: View
     """The same, or that with connections of its own."""
     view: View
@@ -53,7 +53,7 @@ class ClientView:
 
 @dataclass(slots=True, eq=False)
 class _FollowedView:
-    """What a view offers, and how many clients have it."""
+    """The lists of a view, and the number of its clients."""
 
     offering: ViewListing
     clients: int = 0

@@ -73,7 +73,7 @@ def list_in(values: JSONObject, key: str) -> list[JSON]:
 
 
 def modern_capabilities(declared: JSONObject) -> JSONObject:
-    """What a legacy client declared, as a modern one would; tasks are followed for it, so it has them."""
+    """A legacy client's capabilities in modern form; tasks are followed for it, so it has them."""
     found: JSONObject = {}
     if isinstance(declared.get("elicitation"), dict):
         elicitation = object_in(declared, "elicitation")
@@ -90,7 +90,7 @@ def modern_capabilities(declared: JSONObject) -> JSONObject:
 
 
 def declared_capabilities(params: JSONObject) -> JSONObject:
-    """What a legacy client declares in `initialize`: as much as is kept for its session."""
+    """The capabilities in a legacy client's `initialize`, within the limit for its session."""
     found = modern_capabilities(object_in(params, "capabilities"))
     if len(to_json(found)) > MAX_DECLARED:
         what = f"the capabilities of the client have more than {MAX_DECLARED:,} bytes"
@@ -120,7 +120,7 @@ def knows_tasks(capabilities: JSONObject) -> bool:
 
 
 BUSY: Final = -32029
-"""Of ours, in the range for servers: the call was not made, and may be tried again."""
+"""Our own code, in the range for servers: the call was not made, and may be retried."""
 
 
 class ProtocolError(Exception):
@@ -144,7 +144,7 @@ def over_quota(limit: str, problem: str) -> ProtocolError:
 
 
 class WrongReplica(Exception):
-    """Another replica has the session or the call of a request; whoever took the request passes it on."""
+    """Another replica has the session or the call of a request; the receiving replica forwards it."""
 
     def __init__(self, replica: str) -> None:
         self.replica = replica
@@ -190,7 +190,7 @@ RETRY_AFTER: Final = "toolbus/retryAfter"
 
 def tool_failure(error: ToolbusError, words: str = "") -> JSONObject:
     """The result of a tool call that could not be made; a model reads the `words`, or the error's own."""
-    result: JSONObject = {"content": [{"type": "text", "text": words or str(error)}], "isError": True}
+    result: JSONObject = {"content": [{"type": "text", "text": words or error.public}], "isError": True}
     return {**result, "_meta": {RETRY_AFTER: error.retry_after}} if isinstance(error, OverQuota) else result
 
 
@@ -201,14 +201,14 @@ def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError
             code = MISSING_CAPABILITY if modern and _lacks_capability(error) else error.code
             return ProtocolError(code, error.message, error.data)
         case ToolNotFound() | ServerNotFound() | ArgumentsError():
-            return ProtocolError(INVALID_PARAMS, str(error))
+            return ProtocolError(INVALID_PARAMS, error.public)
         case OverQuota():
             data: JSONObject = {"limit": error.limit, "retryAfter": error.retry_after}
-            return ProtocolError(BUSY, str(error), data)
+            return ProtocolError(BUSY, error.public, data)
         case CallDenied():
-            return ProtocolError(INVALID_REQUEST, str(error))
+            return ProtocolError(INVALID_REQUEST, error.public)
         case _:
-            return ProtocolError(INTERNAL_ERROR, str(error))
+            return ProtocolError(INTERNAL_ERROR, error.public)
 
 
 def _lacks_capability(error: ServerRejected) -> bool:

@@ -84,7 +84,7 @@ def problem_of(error: ToolbusError) -> CallProblem:
         facts["retryAfter"] = max(1, ceil(error.retry_after))
     elif status == 503:
         facts["retryAfter"] = 1
-    return CallProblem(status, code, str(error), **facts)
+    return CallProblem(status, code, error.public, **facts)
 
 
 def problem_json(error: ProtocolError) -> JSONObject:

@@ -217,8 +217,9 @@ def registered_id(keys: SignInKeys, name: str, uris: Sequence[str], method: str)
 
 
 def client_secret(keys: SignInKeys, client_id: str) -> str:
-    """The secret of a client that registered with one."""
-    return keys.signature("client secret", client_id)
+    """The secret of a client that registered with one, from the keys that signed its ID."""
+    text, _, signature = client_id.removeprefix(REGISTERED).rpartition(".")
+    return (keys.signer("client", text, signature) or keys).signature("client secret", client_id)
 
 
 def client_name(name: str, uris: Sequence[str]) -> str:

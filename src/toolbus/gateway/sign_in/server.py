@@ -10,6 +10,7 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import ceil
 from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -26,6 +27,7 @@ from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Admission
+from toolbus.gateway.access.rate import RequestRate
 from toolbus.gateway.http.request import HttpRequest, NoRoom, encoded_headers
 from toolbus.gateway.sign_in.clients import ClientDirectory, ClientRefused
 from toolbus.gateway.sign_in.grants import CODE_SECONDS, Grant, Turn
@@ -38,6 +40,9 @@ logger = logging.getLogger("toolbus")
 METADATA = "/.well-known/oauth-authorization-server"
 KEYS = "/.well-known/jwks.json"
 AUTHORIZE, TOKEN, REGISTER, REVOKE = "/authorize", "/token", "/register", "/revoke"
+REGISTRATIONS_PER_MINUTE = 60
+TOKENS_PER_MINUTE = 600
+"""Requests to `/token` and `/revoke` from one address, behind which a whole office may be."""
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 _GRANT_TYPES = ("authorization_code", "refresh_token")
 _METHODS = ("none", "client_secret_post", "client_secret_basic")
@@ -54,6 +59,8 @@ class SignInServer:
 
     def __init__(self, state: SignInState, serve: Serve) -> None:
         self.state = state
+        tokens = RequestRate(TOKENS_PER_MINUTE)
+        self._rates = {REGISTER: RequestRate(REGISTRATIONS_PER_MINUTE), TOKEN: tokens, REVOKE: tokens}
         self.show: Callable[[HttpRequest, int, str], Awaitable[None]] | None = None
         """Shows a person why their client cannot connect."""
         self.use(serve)
@@ -87,6 +94,11 @@ class SignInServer:
             allowed = ("GET", "POST")
         if http.facts.method not in allowed:
             return await http.respond(405, headers=((b"allow", ", ".join(allowed).encode()),))
+        wait = self._rates[path].wait(access.address(http.facts)) if path in self._rates else 0
+        if wait:
+            seconds = str(ceil(wait))
+            reason = f"too many requests come from this address; try again in {seconds} s"
+            return await _refuse(http, 429, "too_many_requests", reason, (b"retry-after", seconds.encode()))
         try:
             await self.open()
             await self._pages[path](http)
@@ -165,7 +177,7 @@ class SignInServer:
         await http.respond_json(200, metadata)
 
     async def _keys(self, http: HttpRequest) -> None:
-        await http.respond_json(200, {"keys": [self.state.keys.public_key]})
+        await http.respond_json(200, {"keys": list(self.state.keys.public_keys)})
 
     async def _authorize(self, http: HttpRequest) -> None:
         is_get = http.facts.method == "GET"
@@ -283,8 +295,11 @@ async def _respond(http: HttpRequest, response: Response) -> None:
     await http.respond(response.status_code, bytes(response.body), (*headers, *_NO_STORE))
 
 
-async def _refuse(http: HttpRequest, status: int, error: str, reason: str) -> None:
-    await http.respond_json(status, {"error": error, "error_description": reason}, _NO_STORE)
+async def _refuse(
+    http: HttpRequest, status: int, error: str, reason: str, *headers: tuple[bytes, bytes]
+) -> None:
+    facts = {"error": error, "error_description": reason}
+    await http.respond_json(status, facts, (*_NO_STORE, *headers))
 
 
 def _with_parameters(url: str, parameters: Mapping[str, str]) -> str:

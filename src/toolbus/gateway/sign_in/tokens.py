@@ -22,7 +22,7 @@ from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder,
 from toolbus.gateway.access.keys import LOOK_SECONDS, STALE_SECONDS
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.sign_in.grants import GRANT, Grant, StoredGrants, Turn
-from toolbus.gateway.sign_in.keys import SignInKeys, kept_keys
+from toolbus.gateway.sign_in.keys import SignInKeys, kept_secret, keys_of
 from toolbus.state.values import Mirror, Values
 
 logger = logging.getLogger("toolbus")
@@ -44,6 +44,9 @@ class SignInState:
         self.note: Callable[[str], None] = logger.info
         """Reports what happens to grants; never a token."""
         self._keys: SignInKeys | None = None
+        self._secret = b""
+        self._looked = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -52,18 +55,36 @@ class SignInState:
         return self._keys
 
     async def open(self) -> None:
-        """Read the keys and follow the grants; a second time it does nothing.
+        """Read the keys and follow the grants; later, only look whether the keys were rotated.
 
         OSError, ValueError or StoreError if they cannot be read.
         """
         if self._keys is not None:
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                self._looked = time.monotonic()
+                # Nobody waits for a database that does not answer.
+                self._looking = asyncio.create_task(self._look(), name="toolbus sign-in keys")
             return
         async with self._opening:
             if self.grants.mirror is not None:
                 await self.grants.mirror.start()
-            self._keys = await kept_keys(self.values)
+            await self._read()
+            self._looked = time.monotonic()
+
+    async def _read(self) -> None:
+        secret = await kept_secret(self.values)
+        if secret != self._secret:
+            self._keys, self._secret = keys_of(secret, self.values.now), secret
+
+    async def _look(self) -> None:
+        try:
+            await self._read()
+        except (StoreError, OSError, ValueError) as error:
+            logger.warning("the keys of sign-ins cannot be read: %s", error)
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         if self.grants.mirror is not None:
             await self.grants.mirror.close()
 
@@ -150,18 +171,23 @@ class SignInTokens:
         self._looked = float("-inf")
         self._remembered: OrderedDict[tuple[bytes, frozenset[str]], CredentialHolder] = OrderedDict()
         """The holders of tokens whose signature was checked."""
+        self._keys: SignInKeys | None = None
+        """The keys that checked them."""
 
     async def identity(self, token: str, audiences: Iterable[str]) -> CredentialHolder:
         """The holder of a token for one of the audiences; `CredentialDenied`, `CredentialUndecided`."""
         wanted = frozenset(audiences)
         place = (sha256(token.encode(errors="surrogateescape")).digest(), wanted)
-        holder = self._remembered.get(place)
-        if holder is None:
-            try:
-                holder = await self._checked(token, wanted)
-            except (StoreError, OSError, ValueError) as error:
-                logger.warning("a sign-in cannot be checked: %s", error)
-                raise CredentialUndecided("the sign-ins cannot be read now") from None
+        try:
+            await self._state.open()
+            if self._state.keys is not self._keys:  # they were rotated
+                self._remembered.clear()
+                self._keys = self._state.keys
+            holder = self._remembered.get(place) or await self._checked(token, wanted)
+        except (StoreError, OSError, ValueError) as error:
+            logger.warning("a sign-in cannot be checked: %s", error)
+            raise CredentialUndecided("the sign-ins cannot be read now") from None
+        if place not in self._remembered:
             self._remembered[place] = holder
             if len(self._remembered) > _MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
@@ -194,7 +220,6 @@ class SignInTokens:
         )
 
     async def _checked(self, token: str, audiences: frozenset[str]) -> CredentialHolder:
-        await self._state.open()
         claims = self._state.keys.claims(token) if len(token) <= _MOST_CHARACTERS else None
         if claims is None:
             raise CredentialDenied("the token is not valid")

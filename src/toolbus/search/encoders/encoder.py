@@ -21,7 +21,7 @@ class Encoder(Protocol):
 
     @property
     def kept_as(self) -> str:
-        """What its vectors are kept under, another one for every model; empty if they are not kept."""
+        """The name under which its vectors are kept, one for every model; empty if they are not kept."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class FunctionEncoder:
         self._runner: asyncio.Runner | None = None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """What the function returns; `EncodingFailed` with the kind of error if it raises."""
+        """The vectors from the function; `EncodingFailed` with the kind of error if it raises."""
         try:
             found = self._function(list(texts))
             return self._awaited(found) if inspect.isawaitable(found) else found

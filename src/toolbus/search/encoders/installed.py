@@ -14,7 +14,7 @@ NO_STATIC = f"wordllama is not installed; {INSTALL}"
 
 
 def best_encoder() -> Encoder:
-    """MiniLM if its weights are there, else static vectors; `EncodingFailed` if there is neither."""
+    """MiniLM if its weights are installed, else static vectors; `EncodingFailed` without either."""
     return _first(f"no encoder is installed; {INSTALL}", "minilm", "static")
 
 

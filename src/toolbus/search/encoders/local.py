@@ -140,7 +140,7 @@ class MiniLm:
 
 
 class _Layer:
-    """One layer: attention, then two dense steps, each added to what came in."""
+    """One layer: attention, then two dense steps, each added to its input."""
 
     def __init__(self, weights: dict[str, Any], prefix: str) -> None:
         self._weights, self._prefix = weights, prefix
@@ -240,4 +240,4 @@ LOCAL: dict[str, tuple[Callable[[], Path | None], Callable[[Path], Encoder]]] = 
     "minilm": (minilm_folder, MiniLm),
     "static": (static_folder, StaticEncoder),
 }
-"""Where the files of each encoder are, and what reads them."""
+"""The files of each encoder, and its loader."""

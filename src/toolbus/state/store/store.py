@@ -127,7 +127,7 @@ class Allowance:
 
     @staticmethod
     def leave() -> None:
-        """Wait on its own account from now on: for a task that outlives what started it."""
+        """Use a separate time limit from now on: for a task that outlives its creator."""
         Allowance.current.set(None)
 
 
@@ -149,7 +149,7 @@ class Store:
     def __init__(
         self, url: StoreUrl | UrlOf, cipher: Cipher | None = None, version: int = sql.VERSION
     ) -> None:
-        """`version` is that of the tables which this program knows."""
+        """`version` is the version of the tables which this program knows."""
         self._url = url
         self._cipher = cipher
         self._version = version
@@ -211,7 +211,7 @@ class Store:
         return (await self.marked(kind, name))[0]
 
     async def marked(self, kind: str, name: str) -> tuple[bytes | None, int]:
-        """The value, and the mark of this version of it, for `replace`."""
+        """The value, and the mark of its version, for `replace`."""
         rows = (await self._run(sql.GET, kind=kind, name=name)).rows
         if not rows:
             return None, 0
@@ -253,7 +253,7 @@ class Store:
         return {name: value for name, (value, _) in (await self.marked_items(kind)).items()}
 
     async def marked_items(self, kind: str) -> dict[str, tuple[bytes, int]]:
-        """The same, each with the mark of this version of it."""
+        """The same, each with the mark of its version."""
         found: dict[str, tuple[bytes, int]] = {}
         for name, value, mark in (await self._run(sql.ITEMS, kind=kind)).rows:
             try:
@@ -279,7 +279,7 @@ class Store:
         while not await self.add(_LOCK, name, own, _LEASE):
             if time.monotonic() + pause > until:
                 problem = f"they were in use for more than {in_seconds(seconds)}"
-                raise LockBusy(problem, "wait for whoever renews them")
+                raise LockBusy(problem, "wait until their renewal has ended")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_WAIT)
         renewing = asyncio.create_task(self._renew(name))
@@ -347,7 +347,7 @@ class Store:
         return await self._within(lambda until: self._run_here(statement, values, until))
 
     async def _within(self, work: Callable[[float], Coroutine[Any, Any, T]]) -> T:
-        """Have the thread of the store do some work until its patience, or that of the caller, ends."""
+        """Have the thread of the store do some work until its own patience, or the caller's, ends."""
         began, allowance = time.monotonic(), Allowance.current.get()
         seconds = self.patience if allowance is None else max(0.0, min(self.patience, allowance.left))
         try:
@@ -404,7 +404,7 @@ class Store:
     def _note_loss(self, reason: str, *, writes: bool) -> None:
         if self.place not in _lost:
             _lost[self.place] = writes
-            logger.warning("the store %s does not respond (%s); it is tried again", self.place, reason)
+            logger.warning("the store %s does not respond (%s); retrying", self.place, reason)
 
     def _note_return(self, *, writes: bool) -> None:
         if self.place in _lost and (writes or not _lost[self.place]):

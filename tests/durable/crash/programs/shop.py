@@ -1,4 +1,4 @@
-"""What the versions share: tools whose effects a server keeps, and a model that follows a plan."""
+"""The shared parts of the versions: tools whose effects a server keeps, and a model that follows a plan."""
 
 import asyncio
 import json

@@ -19,7 +19,7 @@ MOST_CLIENTS = 500
 
 
 def table(found: Mapping[str, Report]) -> Iterator[str]:
-    """The reports, side by side, and what did not hold."""
+    """The reports, side by side, and the broken promises."""
     kinds = sum((report.failed for report in found.values()), Counter[str]())
     rows: dict[str, list[str]] = {
         "": list(found),

@@ -1,4 +1,4 @@
-"""What the clients were told, held against what the server did."""
+"""The answers to clients, compared with the server's journal."""
 
 import json
 import re
@@ -28,21 +28,21 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What must hold in a scenario beyond what always must."""
+    """The requirements of a scenario, in addition to the general ones."""
 
     silence: float
     """Seconds that a client waits for an answer at most."""
     excused: Sequence[Window] = ()
-    """When operations may fail."""
+    """The times when operations may fail."""
     eras: Collection[str] = ("legacy", "modern")
-    """Whose operations may fail then."""
+    """The eras whose operations may fail then."""
     gone: Mapping[str, Window] = field(default_factory=dict[str, Window])
     """Tools that not all replicas have, and when: then they may be unknown."""
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What came of a scenario."""
+    """The outcome of a scenario."""
 
     calls: int = 0
     sessions: int = 0
@@ -65,11 +65,11 @@ class Report:
     """Seconds from a SIGTERM to the end of its process."""
     seconds: float = 0.0
     broken: list[str] = field(default_factory=list[str])
-    """What must not be."""
+    """Violations of the requirements."""
 
 
 def records(folder: Path) -> list[JSON]:
-    """What the clients wrote down."""
+    """The records of the clients."""
     lines = (line for file in sorted(folder.glob("client-*")) for line in file.read_text().splitlines())
     return [json.loads(line) for line in lines]
 

@@ -103,7 +103,7 @@ class Client:
         return status in (200, 202)
 
     def _answer(self, method: str, params: JSON | None) -> tuple[int, str]:
-        """The status and what a response says; the status of a JSON-RPC error is that of a failure."""
+        """The status and the text of a response; for a JSON-RPC error, the status of a failure."""
         if method == "DELETE":
             ended = self._sent(method, None, self._legacy_headers())
             return ended.status, ended.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What happens to three gateways, their balancer and their store while clients call."""
+"""Outages of three gateways, their load balancer and their store while clients call."""
 
 import asyncio
 import http.client
@@ -46,20 +46,20 @@ class Stage:
 
     cluster: Cluster
     key: str
-    """That of the clients."""
+    """The key of the clients."""
     seconds: float
-    """How long an outage lasts."""
+    """The duration of an outage."""
     postgres: Server | None = None
     disk: Path | None = None
     excused: list[Window] = field(default_factory=list[Window])
     gone: dict[str, Window] = field(default_factory=dict[str, Window])
-    """When a tool was not known everywhere."""
+    """The times when a tool was not known everywhere."""
     stops: list[float] = field(default_factory=list[float])
     """Seconds from each SIGTERM to the end of its process."""
     problems: list[str] = field(default_factory=list[str])
 
     def excuse(self, since: float, seconds: float) -> None:
-        """Operations may fail from then on, for so many seconds."""
+        """Excuse failures from then on, for `seconds`."""
         self.excused.append((since, since + seconds))
 
 
@@ -135,14 +135,14 @@ async def disk(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One scenario, and what must hold in it."""
+    """One scenario, with its requirements."""
 
     run: Callable[[Stage], Awaitable[None]]
     title: str
     seconds: float = 0.0
     silence: float = 15.0
     eras: tuple[str, ...] = ("legacy", "modern")
-    """Whose operations may fail while it happens; a modern call needs no store."""
+    """The eras whose operations may fail meanwhile; a modern call needs no store."""
     store: Literal["postgres", "disk"] = "postgres"
 
 
@@ -288,7 +288,7 @@ def _unready(made: Cluster) -> list[str]:
 
 
 def _have_called(folder: Path) -> int:
-    """How many clients have got the result of a call."""
+    """The number of clients that have got the result of a call."""
     return sum('"status": 200, "text": "' in file.read_text() for file in folder.glob("client-*"))
 
 

@@ -43,8 +43,8 @@ from toolbus.agent.tools import RunTools, Toolbox, by_name_only, tool_search
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.ask.approval import Approval, ApprovalRequest
+from toolbus.core.operation.run_errors import RunDiverged
 from toolbus.core.values.elicitation import Pending
-from toolbus.core.values.errors import RunDiverged
 from toolbus.core.values.records import JSON, ToolResult, marks_read_only
 
 Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]

@@ -25,8 +25,9 @@ from toolbus.agent.durable.store.notes import Intent, Notes
 from toolbus.bus.catalog.tool import failure_text
 from toolbus.bus.tasks import given_approval, is_begun
 from toolbus.core.operation.operation import JOURNAL, Make, Operation, Resumed
+from toolbus.core.operation.run_errors import RunDiverged
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import CallTimeout, RunDiverged, ToolbusError
+from toolbus.core.values.errors import CallTimeout, ToolbusError
 from toolbus.core.values.records import JSON, ToolResult, ToolSpec, with_notes
 
 logger = logging.getLogger("toolbus")

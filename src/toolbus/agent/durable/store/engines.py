@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from toolbus.core.values.errors import RunStoreError
+from toolbus.core.operation.run_errors import RunStoreError
 from toolbus.state.files import FileExposed, Foreign, make_private
 
 APPLICATION = "toolbus"

@@ -24,8 +24,9 @@ from toolbus.agent.durable.store.dbos_private import (
 )
 from toolbus.agent.durable.store.engines import APPLICATION, close_engine, may_pass, new_engine
 from toolbus.agent.durable.store.notes import TABLES, forget, intents_of, questions_of
+from toolbus.core.operation.run_errors import RunStoreError
 from toolbus.core.text.display import without_passwords
-from toolbus.core.values.errors import RunStoreError, ToolbusError
+from toolbus.core.values.errors import ToolbusError
 
 WORKFLOW = "toolbus.run"
 """The name of all runs in the tables of DBOS."""

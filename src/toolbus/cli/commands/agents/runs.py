@@ -126,7 +126,7 @@ async def show(own: Invocation, run: RunId, store: Store = None) -> CommandResul
 
 
 def _worker(info: "RunInfo", workers: "Iterable[WorkerRow]") -> str:
-    """Who has a run, or had it when it ended."""
+    """The worker that has a run, or had it when it ended."""
     if info.worker is None or info.status == "queued":
         return "none"
     has_it = not info.is_open or any(row.worker == info.worker and row.is_alive for row in workers)
@@ -169,7 +169,7 @@ async def delete(own: Invocation, run: RunId, store: Store = None) -> CommandRes
 @command
 async def start(
     own: Invocation,
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the agent is to do.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The task for the agent.")],
     key: Annotated[
         str | None,
         typer.Option("--key", metavar="KEY", help="The id of the run: the same key is the same run."),

@@ -122,7 +122,7 @@ def _check_question(info: "RunInfo", question: str | None) -> None:
 async def _go_on(
     screen: Screen, runs: "Runs", info: "RunInfo", reply: RunAnswer, hints: Hints, *, is_done: bool
 ) -> str | None:
-    """Answer or continue the run, and say so; None if there is nothing to do but what is done."""
+    """Answer or continue the run, and describe that; None if nothing more is to be done."""
     if (asked := info.question) is not None and (reply.is_given or not is_done):
         answers = await _answers(screen, info.id, asked, reply, hints)
         await runs.answer(info.id, answers, question=asked.id)

@@ -111,7 +111,7 @@ def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
 
 
 async def _last_words(runs: "Runs", queue: str) -> str:
-    """What becomes of the runs of this worker when it ends."""
+    """The fate of this worker's runs when it ends."""
     from toolbus.agent.durable.worker import Worker
 
     own = "" if Worker.here is None else Worker.here.id

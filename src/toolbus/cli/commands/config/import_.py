@@ -271,7 +271,7 @@ def _show_plan(screen: Screen, plan: ImportPlan, where: str) -> None:
 
 
 def _summary(plan: ImportPlan, written: bool) -> str:
-    """What was or would be done, and the next step."""
+    """The changes that were or would be made, and the next step."""
     what = counted(len(plan.servers), "server") if plan.servers else counted(len(plan.secrets), "secret")
     where = str(plan.target) if plan.servers else DOTENV
     if written:

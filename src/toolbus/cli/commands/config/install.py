@@ -379,11 +379,11 @@ class EditorFile:
     text: str
     container: Steps
     present: JSON
-    """The entry that is there now; None if there is none."""
+    """The current entry; None if there is none."""
 
     @property
     def title(self) -> str:
-        """What the editor is called."""
+        """The name of the editor."""
         return EDITORS[self.editor].title
 
     @property
@@ -393,7 +393,7 @@ class EditorFile:
 
     @property
     def described(self) -> str:
-        """What the present entry is for, without its secrets."""
+        """The purpose of the present entry, without its secrets."""
         if url := url_of(self.present):
             return f"for {url}"
         words = words_of(self.present)

@@ -11,6 +11,7 @@ from toolbus.cli.command import CommandResult, Invocation, config_command, group
 from toolbus.cli.commands.safety.audit import moment
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import Cell, picked, short_path, visible
+from toolbus.cli.parameters import duration
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
 
@@ -54,7 +55,7 @@ def add(
             "--user",
             metavar="USER",
             show_default=False,
-            help="Whose logins and secrets its calls use; default: those of the config.",
+            help="The user whose logins and secrets its calls use; default: the config's own.",
         ),
     ] = "",
     expires: Annotated[
@@ -104,7 +105,7 @@ def invite(
             "--user",
             metavar="USER",
             show_default=False,
-            help="Whose logins and secrets the calls use; default: NAME.",
+            help="The user whose logins and secrets the calls use; default: NAME.",
         ),
     ] = "",
     expires: Annotated[
@@ -216,6 +217,37 @@ def revoke(
     parts = [counted(number, _ENDED[what]) for what, number in found.items() if number]
     said = "" if parts == [counted(1, _ENDED["keys"])] else f": {', '.join(parts)}"
     return CommandResult({"revoked": name, **found}, f"revoked {name}{said}")
+
+
+@config_command
+def rotate(
+    own: Invocation,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            "--keep",
+            metavar="TIME",
+            parser=duration,
+            help="How long to accept what the old secret signed, such as 1h; 0 signs everyone out. Default: "
+            "grant_seconds, 30 days.",
+        ),
+    ] = None,
+) -> CommandResult:
+    """Replace the secret that signs tokens and client IDs."""
+    from toolbus.gateway.access.keys import explained
+    from toolbus.gateway.sign_in.keys import rotate as rotated
+
+    config = _loaded(own)
+    sign_in, values = config.gateway.auth.sign_in, _grants(config).values
+    if sign_in is None:
+        raise Usage(f"there is no secret to replace; serve.auth.sign_in is not set in {_file(config)}")
+    with explained("the secret"):
+        until = values.wait(rotated(values, sign_in.grant_seconds if keep is None else keep))
+    if keep == 0:
+        said = "replaced the secret; everyone has to sign in again"
+    else:
+        said = f"replaced the secret; what the old one signed is accepted until {_day(until)}"
+    return CommandResult({"accepted_until": until}, said)
 
 
 def _loaded(own: Invocation) -> "BusConfig":

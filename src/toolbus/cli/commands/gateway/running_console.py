@@ -97,7 +97,7 @@ def _connection(announcement: Announcement) -> HTTPConnection:
 
 
 class _ExactConnection(HTTPSConnection):
-    """A connection to the server that shows this certificate, whatever its names are."""
+    """A connection to the server that shows this certificate, for any host name."""
 
     def __init__(self, host: str, port: int | None, certificate: str | None) -> None:
         super().__init__(host, port, timeout=SECONDS, context=unverified())

@@ -125,7 +125,7 @@ def _checked(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, online
 
 
 def _check_stdio(own: Invocation, http: str | None, workers: int | None) -> None:
-    """Raise `Usage` for what does not go with `--stdio`."""
+    """Raise `Usage` for options that do not fit `--stdio`."""
     if http is not None:
         raise Usage("--stdio and --http cannot be combined; keep one")
     if workers is not None:
@@ -134,8 +134,8 @@ def _check_stdio(own: Invocation, http: str | None, workers: int | None) -> None
         raise Usage("--stdio speaks MCP on stdout; leave out --json")
     if sys.stdin is not None and sys.stdin.isatty():
         raise Usage(
-            "--stdio is for an editor or agent, which starts it and speaks MCP with it; add it to yours "
-            "with 'toolbus install', or serve HTTP with --http 127.0.0.1:7400"
+            "--stdio is for an editor or agent that starts it; add it to yours with 'toolbus install', "
+            "or serve HTTP with --http 127.0.0.1:7400"
         )
 
 

@@ -60,7 +60,7 @@ def rekey(own: Invocation) -> CommandResult:
     changed, left = asyncio.run(_rekeyed(opened))
 
     def lines() -> None:
-        screen.line(f"encrypted {counted(changed, 'value')} of {left.total} anew")
+        screen.line(f"re-encrypted {counted(changed, 'value')} of {left.total}")
         if left.other:
             values = counted(left.other, "value")
             step = "give all gateways the new key as the first one, and run this again"
@@ -115,9 +115,7 @@ def backup(
             missing = f"there is no {DEFAULT} in this folder; name them with --runs"
             screen.note(f"no durable runs are saved: {missing}")
         if "store" in saved:
-            screen.note(
-                "the values of the store stay encrypted; keep their key as well: it is not in the file"
-            )
+            screen.note("the values of the store stay encrypted; keep their key, which is not in the file")
 
     return CommandResult({"file": str(path), **_counts_json(parts, saved)}, lines)
 
@@ -127,7 +125,7 @@ def restore(own: Invocation, file: _Backup, runs: _Runs = None) -> CommandResult
     """Restore a backup into empty databases.
 
     The store goes into the store of the config, and durable runs into their own. Each may be SQLite or
-    Postgres, whatever it was before. Stop the gateways and workers of the old databases first, and start
+    Postgres, regardless of the old one. Stop the gateways and workers of the old databases first, and start
     others afterwards: keys, logins, sessions and runs continue from the backup.
 
     \b
@@ -207,7 +205,7 @@ def _runs_part(screen: Screen, runs: str | None, *, is_new: bool) -> Part | None
 
 
 async def _key_problem(parts: Iterable[Part]) -> str | None:
-    """Why the key at hand does not open a restored store; None if it does."""
+    """The reason why the key at hand does not open a restored store; None if it does."""
     for part in parts:
         if part.name == "store":
             try:

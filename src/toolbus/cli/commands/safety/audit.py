@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.audit.lines import chains
+from toolbus.audit.lines import chains, is_trail
 from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.command import CommandResult, Invocation, LazyGroup, group
@@ -25,7 +25,7 @@ from toolbus.core.values.records import JSON
 from toolbus.shape.render import human_size
 
 LAST_EVENTS = 50
-"""How many events of an audit trail are shown, unless somebody wants another number."""
+"""The number of audit events shown by default."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
@@ -148,8 +148,12 @@ def trail_time(text: str | None, option: str = "--since") -> str | None:
 
 
 def trail_path(own: Invocation, file: Path | None) -> Path:
-    """The trail that is named, or else the config's trail; `Usage` if there is none."""
+    """The trail that is named, or else the config's trail; `Usage` if there is none, or it is no trail."""
     if file is not None:
+        with readable(file):
+            if file.is_file() and not is_trail(file):
+                step = "name the file that 'audit' in a config names, or a copy of it"
+                raise Usage(f"{short_path(file)} is not an audit trail; {step}")
         return file
     config = own.untrusted_config  # nothing in it is run
     if config.audit is None:
@@ -159,7 +163,7 @@ def trail_path(own: Invocation, file: Path | None) -> Path:
 
 
 def nothing_in(path: Path, named: Path | None) -> str:
-    """What is wrong with a trail that has no line: one that somebody names should be there."""
+    """The problem with a trail without lines: a trail that somebody names should exist."""
     if named is not None and not chains(path):
         return f"there is no trail at {short_path(path)}"
     return f"nothing is recorded yet in {short_path(path)}"
@@ -176,7 +180,7 @@ def readable(path: Path) -> Generator[None]:
 
 
 def _row(event: Recorded) -> list[Cell]:
-    """When, what happened, to what, and the rest of it."""
+    """The time, the event, its target and the other facts."""
     what = what_happened(event)
     style = _STYLES.get(what, "red" if what in ("deny", "recovered") else "yellow")
     return [

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 _STATUS = {"added": ("new", "green"), "removed": ("removed", "red"), "changed": ("changed", "yellow")}
 _CONTEXT = 40
-"""How many characters of unchanged text are shown on each side of a change."""
+"""The number of unchanged characters shown on each side of a change."""
 _MOST_LINES = 20
-"""How many tools, prompts and templates of new servers have a line of their own."""
+"""The number of tools, prompts and templates of new servers that get a line of their own."""
 _MOST_NAMES = 5
-"""How many names of a new server are shown of each kind."""
+"""The number of names of a new server shown for each kind."""
 _KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 _RULES = {
     "added": "Something is not in the lockfile.",
@@ -73,7 +73,7 @@ class Comparison:
     now: Mapping[str, Snapshot]
     """The servers that could be listed."""
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why others could not be listed."""
+    """The reasons why other servers could not be listed."""
     for_clients: tuple[str, ...] = ()
     """Servers that list their tools only for clients of the gateway."""
     gone: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[LockDifference]:
-        """What differs from the lockfile."""
+        """The differences from the lockfile."""
         old = self.old or {}
         removed = [
             LockDifference(server=alias, kind="launch", name="", status="removed") for alias in self.gone
@@ -106,7 +106,7 @@ class Comparison:
     def drift(self) -> list[LockDifference]:
         """The differences that somebody has to approve.
 
-        What this user cannot see is none of them; a server that left the config is.
+        Definitions that this user cannot see are not included; a server that left the config is.
         """
         return [
             one
@@ -155,7 +155,7 @@ class Comparison:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reviewer should look at, one sentence each."""
+        """Points for a reviewer to look at, one sentence each."""
         left_out = [
             f"{alias}/{bad.tool}: left out of the lock: {bad.reason}"
             for alias, now in self.now.items()
@@ -246,7 +246,7 @@ def _to_compare(config: BusConfig, aliases: Sequence[str]) -> list[str]:
 def _own_entries(
     config: BusConfig, aliases: Iterable[str], locks: Mapping[Path, Mapping[str, LockedServer]]
 ) -> dict[str, LockedServer]:
-    """What is locked of each server in its own lockfile."""
+    """The locked entry of each server in its own lockfile."""
     own = {alias: locks.get(lock_path(config.file_of(alias) or ""), {}) for alias in aliases}
     return {alias: servers[alias] for alias, servers in own.items() if alias in servers}
 
@@ -264,7 +264,7 @@ def only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
     old = (found.old or {}).get(alias) or LockedServer(launch=now.launch, package=now.package)
     if not is_approved(now.launch, old.launch):
         raise Usage(
-            f"the launch of server {alias!r} changed, too; approve all of it: toolbus lock approve {alias}"
+            f"the launch of server {alias!r} also changed; approve all of it: toolbus lock approve {alias}"
         )
     if tool not in now.definitions["tools"] and tool not in old.definitions["tools"]:
         known = ", ".join(map(quoted, now.definitions["tools"])) or "none"
@@ -358,7 +358,7 @@ def _difference_json(one: LockDifference) -> JSON:
 
 
 def _about(one: LockDifference, servers: Mapping[str, LockedServer]) -> str:
-    """What is new, in one line."""
+    """The new value, in one line."""
     if one.kind == "hook":
         return one_line(", ".join(change.at for change in one.changes))
     server = servers[one.server]
@@ -470,7 +470,7 @@ def _uri(path: Path) -> str:
 
 
 def _line(lines: Sequence[str], server: str, name: str) -> int:
-    """The line of a block in the lockfile; that of its server, or 1, if it is not there."""
+    """The line of a block in the lockfile; if it is missing, the line of its server, or 1."""
     opening = [
         f"    {json.dumps(server, ensure_ascii=False)}: {{",
         f"        {json.dumps(name, ensure_ascii=False)}: {{",

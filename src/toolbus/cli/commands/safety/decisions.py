@@ -46,11 +46,11 @@ Kind: TypeAlias = Literal["resource", "prompt", "request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyQuestion:
-    """What the user wants to know."""
+    """A question of the user about the policy."""
 
     name: str | None
     kinds: tuple[Kind, ...]
-    """What the name is, if it is not a tool."""
+    """The kinds of the name, if it is not a tool."""
     given: GivenArguments
     forget: bool
 
@@ -146,7 +146,7 @@ def _answer_facts(stored: StoredAnswer, config: BusConfig, listed: Mapping[str, 
 
 
 def _expiry(about: AnswerKey, listed: Mapping[str, Inventory]) -> str | None:
-    """Why a stored answer does not count any more; None if it does, as far as that is known."""
+    """The reason why a stored answer has expired; None if it has not, as far as that is known."""
     for alias, inventory in listed.items():
         name = about.target.removeprefix(f"{alias}/")
         kind = _DEFINED.get(about.kind)
@@ -181,7 +181,7 @@ def _forget(screen: Screen, config: BusConfig, name: str | None) -> CommandResul
 
 
 async def _stored_name(own: Invocation, name: str | None) -> str | None:
-    """What answers call a tool whose public name is given; other names are returned as they are."""
+    """The name that stored answers use for a public tool name; other names are returned unchanged."""
     config, answers = own.config, _stored(own.screen, own.config)
     if name is None or not answers or any(_is_about(one, name) for one in answers):
         return name
@@ -215,7 +215,7 @@ async def _explained(own: Invocation, question: PolicyQuestion, name: str) -> Ex
 
 
 async def _found(screen: Screen, config: BusConfig, bus: "Toolbus", name: str) -> ToolSpec:
-    """The tool of that name, whatever the policy says about it."""
+    """The tool of that name, regardless of the policy."""
     if (spec := whole_catalog(config, bus).get(name)) is not None:
         return spec
     if bus.running:
@@ -228,7 +228,7 @@ async def _found(screen: Screen, config: BusConfig, bus: "Toolbus", name: str) -
 
 
 def _target(spec: ToolSpec, arguments: Mapping[str, JSON] | None) -> PolicyTarget | None:
-    """What a call of the tool is about; None if it is always allowed."""
+    """The target of a call of the tool; None if it is always allowed."""
     if spec.route != "resources/read":
         return listed_target(spec)
     given = arguments or {}

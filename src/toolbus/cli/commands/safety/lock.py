@@ -39,8 +39,8 @@ async def lock(
 ) -> CommandResult | int:
     """Review what servers offer, and write it to toolbus.lock.
 
-    Asks before it writes the file, next to the config. From then on, a tool that is new or has changed is
-    held back until you approve it, and a server whose command or URL has changed is not started.
+    Asks before it writes the file, next to the config. From then on, new and changed tools are held back
+    until you approve them. A server whose command or URL has changed is not started.
     """
     only_check = check or sarif
     if only_check and yes:
@@ -102,7 +102,9 @@ async def approve(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="SERVER[/TOOL]", help="What to approve, as it is now.", autocompletion=tool_origins
+            metavar="SERVER[/TOOL]",
+            help="Server or tool to approve, as it is now.",
+            autocompletion=tool_origins,
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", hidden=True)] = False,  # naming it is the consent

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 MAX_NOTES = 4
-"""How many notes are printed per server."""
+"""The maximum number of notes printed per server."""
 LABELS: dict[Severity, tuple[str, str]] = {
     "error": ("error", "red"),
     "warning": ("warning", "yellow"),
@@ -77,7 +77,7 @@ NEXT_STEPS_URL = NEXT_STEPS | {"handshake": "check that this is the URL of an MC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """What we know about one server."""
+    """The findings about one server."""
 
     config: ServerConfig
     status: ServerStatus
@@ -85,7 +85,7 @@ class ServerReport:
     tools: Sequence[ToolSpec]
     error: ToolbusError | None
     reviews: Sequence[ToolProblem] = ()
-    """What a person should review: tools that are held, and signs of deception."""
+    """Points for a person to review: held tools, and signs of deception."""
     problems: Sequence[ToolProblem] = ()
     seconds: float | None = None
     """Time from start to the first list."""
@@ -306,7 +306,7 @@ def _json(report: ServerReport) -> JSON:
 def _print_summary(
     screen: Screen, reports: Sequence[ServerReport], file: str | None, *, ok: bool, ignored: int
 ) -> None:
-    """Print how many servers are up, and what is left to do; `ignored` files of administrators."""
+    """Print the number of ready and failed servers, and the next step; `ignored` files of administrators."""
     where = f" in {short_path(file)}" if file else ""
     down = sum(not report.ok for report in reports)
     up = len(reports) - down
@@ -389,7 +389,7 @@ NEXT_STEP = "fix or remove the rule; 'toolbus policy' shows what each rule decid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReport:
-    """What a policy does to the tools of the servers that are up."""
+    """The effects of a policy on the tools of ready servers."""
 
     rules: int
     effects: Effects
@@ -405,7 +405,7 @@ class PolicyReport:
 
 
 def _policy_report(config: BusConfig, bus: "Toolbus", servers: Collection[str]) -> PolicyReport | None:
-    """What the policy does to the tools of these servers; None without a policy."""
+    """The effects of the policy on the tools of these servers; None without a policy."""
     if not config.policy:
         return None
     listed = {alias: bus.inventories[alias] for alias in servers if bus.servers[alias].state == "ready"}
@@ -442,7 +442,7 @@ def is_refusal(error: ToolbusError | None) -> bool:
 
 
 def _administrator_json(administrator: Administrator, refused: Sequence[str]) -> dict[str, JSON]:
-    """What `--json` shows; empty if there is no file."""
+    """The administrator's part of `--json`; empty if there is no file."""
     if not administrator.files and not administrator.ignored:
         return {}
     ignored = [{"file": one.path, **picked(one, "reason fix")} for one in administrator.ignored]
@@ -489,7 +489,7 @@ def _audit_report(config: BusConfig) -> AuditReport | None:
 
 
 def _print_audit(screen: Screen, report: AuditReport) -> None:
-    """Print the trail in one line, or what is wrong with it."""
+    """Print the trail in one line, or its problem."""
     if report.error is None:
         screen.line(("audit", "bold"), f": {exact(short_path(report.file))}, can be written")
         return

@@ -50,7 +50,7 @@ async def failed_step(config: BusConfig, alias: str, error: ToolbusError | None)
 
 
 def problem_and_step(error: AuthRequired, server: ServerConfig) -> tuple[str, str]:
-    """What is wrong, and what to do about it."""
+    """The problem, and the way to solve it."""
     if error.hint or not isinstance(error, SignInFailed):
         return error.problem.removesuffix(f"; {error.hint}"), error.hint
     if error.step == "store":  # its message ends with the step

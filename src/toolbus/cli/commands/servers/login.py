@@ -134,7 +134,7 @@ async def logout(
 
 
 def _signed_in(users: Sequence[str]) -> str:
-    """Whose logins there are, and the option for each."""
+    """The users who are signed in, and the option for each."""
     options = [f"--user {shlex.quote(user)}" if user else "without --user" for user in users]
     return f"; signed in: {', '.join(options)}" if options else ""
 
@@ -152,14 +152,14 @@ def _removed(place: str, is_revoked: bool | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What is known about the login of one user, or about a server without one."""
+    """The login of one user, or a server without one."""
 
     alias: str
     login: "Login | None" = None
     remark: str = ""
     """Instead of a login."""
     problem: str = ""
-    """Why it is not known whether there is one."""
+    """The reason why it is not known whether there is a login."""
 
 
 @config_command
@@ -229,7 +229,7 @@ def _row_json(row: _Row) -> JSON:
 
 
 def _login_json(login: "Login") -> dict[str, JSON]:
-    """What anyone may know about a login."""
+    """The public facts about a login."""
     return {
         "user": login.user,
         "issuer": login.issuer,

@@ -29,16 +29,14 @@ def up(
         bool, typer.Option("--foreground", help="Run here until Ctrl-C, as for systemd or a container.")
     ] = False,
     idle: Idle = None,
-    no_console: Annotated[
-        bool, typer.Option("--no-console", help="Without the page that 'toolbus console' opens.")
-    ] = False,
+    no_console: Annotated[bool, typer.Option("--no-console", help="Do not start the web console.")] = False,
     log_format: LogFormatOption = None,
 ) -> CommandResult | int:
     """Keep the servers running in the background.
 
-    While they run, tools, search, call, run, resume, resources, read, prompts, prompt, skills, skill,
-    check and chat use them: servers are not started anew, and keep their state. With --no-up, a command
-    does not.
+    While they run, other commands use them instead of starting servers: tools, search, call, run, resume,
+    resources, read, prompts, prompt, skills, skill, check and chat. So servers keep their state. With
+    --no-up, a command starts its own servers.
     """
     began = time.time_ns()
     if sys.platform == "win32":
@@ -72,7 +70,7 @@ def _already_running(screen: Screen, facts: dict[str, Any]) -> CommandResult:
 
     def print_lines() -> None:
         print_facts(screen, facts)
-        screen.note("it was already running; to start it anew, run 'toolbus down' first")
+        screen.note("it was already running; to restart it, run 'toolbus down' first")
 
     return CommandResult({"started": False, **facts}, print_lines)
 

@@ -47,7 +47,7 @@ POLL_SECONDS = 1.0
 KEY = "l"
 """The key that starts a sign-in."""
 MAX_LINES = 12
-"""How many events are shown below the table."""
+"""The maximum number of events below the table."""
 
 
 class ServerWatch:
@@ -146,7 +146,7 @@ class _SignInKey:
 
     @property
     def offer(self) -> str:
-        """What to show below the table; empty if nobody needs to sign in, or there is no keyboard."""
+        """The hint below the table; empty if nobody needs to sign in, or there is no keyboard."""
         needed = waiting_for_sign_in(self._bus)
         return f"{KEY}: sign in to {needed[0]}; " if needed and self._has_keys else ""
 

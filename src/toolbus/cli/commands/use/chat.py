@@ -44,7 +44,7 @@ def chat(
     stdout; if stdout is not a terminal, only the final answer. Requires pip install "toolbus[agent]".
 
     With --json, prints one document per event, each on its own line: text, thinking, tool_called,
-    tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
+    tool_progressed, tool_returned, approval_asked. The last one is result, with text, usage and calls.
     """
     check_out_folder(out)
     if prompt is None and own.settings.json and _is_terminal():

@@ -33,7 +33,7 @@ async def resources(own: Invocation, servers: Servers = None, wait: Wait = 0) ->
 async def skills(own: Invocation, servers: Servers = None, wait: Wait = 0) -> CommandResult:
     """List skills: instructions for a task, with their files.
 
-    Nothing of a skill is read for that.
+    Shows metadata only; reads no skill files.
     """
     return await list_skills(own, servers or (), wait)
 

@@ -27,7 +27,7 @@ async def script(
         str | None, typer.Argument(metavar="SCRIPT", help="A Python file, or - for stdin.")
     ] = None,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="What the script gets as args.")
+        list[str] | None, typer.Argument(metavar="ARGS", help="Arguments for the script, available as args.")
     ] = None,
     timeout: Timeout = None,
     check: Annotated[bool, typer.Option("--check", help="Only look for mistakes; run nothing.")] = False,
@@ -83,7 +83,7 @@ def _script(file: str) -> str:
 def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[str]:
     """The servers whose tools the script may name; the others start when they are needed.
 
-    All of them, if it calls a tool that no server seems to have: what is near it is then found.
+    If it calls a tool that no server seems to have, all servers start, to find similar names.
     """
     from toolbus.code.stubs import words
 

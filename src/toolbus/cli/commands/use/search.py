@@ -26,9 +26,7 @@ _ENCODER_WITHIN = 10.0
 @partial(bus_command, tapes=True)
 async def search(
     own: Invocation,
-    words: Annotated[
-        list[str], typer.Argument(metavar="WORDS", help="What the tool should do, or its name.")
-    ],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The task for the tool, or its name.")],
     limit: Annotated[
         int, typer.Option("--limit", metavar="COUNT", min=1, help="Show at most this many.")
     ] = 8,

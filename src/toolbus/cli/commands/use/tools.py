@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from toolbus.lock.drift import HeldTool
 
 MAX_OPTIONAL = 3
-"""How many optional arguments are shown by name."""
+"""The maximum number of optional arguments shown by name."""
 MOST_FOUND = 20
-"""How many tools `--search` lists."""
+"""The maximum number of tools that `--search` lists."""
 NO_MARKS: Mapping[str, str] = {}
 APP_ONLY = "app only"
 _SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
@@ -194,7 +194,7 @@ def _locked(
 
 
 def _unusable(server: "ServerConfig", held: "Mapping[str, HeldTool]") -> Sequence[Cell] | None:
-    """Why no tool of a server can be called, whether it runs or not."""
+    """The reason why no tool of a server can be called, whether it runs or not."""
     from toolbus.lock.drift import label_of
 
     if server.mistake is not None:
@@ -227,7 +227,7 @@ def matching(bus: "Toolbus", tools: Iterable[ToolSpec], words: str) -> list[Tool
 
 
 def _ruled(config: "BusConfig", bus: "Toolbus", servers: Iterable[str]) -> "Effects | None":
-    """What the policy does to the tools of these servers; None without a policy."""
+    """The effects of the policy on the tools of these servers; None without a policy."""
     if not config.policy:
         return None
     from toolbus.bus.rules.effects import effects, whole_catalog  # they import the bus
@@ -236,7 +236,7 @@ def _ruled(config: "BusConfig", bus: "Toolbus", servers: Iterable[str]) -> "Effe
 
 
 def _marks(ruled: "Effects | None") -> dict[str, str]:
-    """What the policy does to tools, by their names: `asks`, or `never` if that was answered."""
+    """The marks of tools under the policy, by name: `asks`, or `never` if that was answered."""
     if ruled is None:
         return {}
     marks = {spec.name: ruled.answered.get(spec.name, "asks") for spec in ruled.asked}

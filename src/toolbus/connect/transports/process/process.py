@@ -209,7 +209,7 @@ class ServerProcess:
         raise failure  # not in the clause above, which would make the original its context
 
     def _find_program(self, env: dict[str, str]) -> str:
-        self._diagnostics.withheld = os.environ.keys() - env.keys()
+        self._diagnostics.passed = tuple(env)
         return _find_program(self._config.alias, self._values, env)
 
     async def _confined(self) -> Launch:

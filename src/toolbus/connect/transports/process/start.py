@@ -20,6 +20,7 @@ from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.child import Child, ChildEvents, Launch
 from toolbus.connect.transports.process.grouped import reaper, spawn_grouped
 from toolbus.connect.transports.process.guarded import GuardUnavailable, can_guard, guard, spawn_guarded
+from toolbus.core.loop import Flag
 
 logger = logging.getLogger("toolbus")
 END_TIMEOUT = 1.0
@@ -94,7 +95,7 @@ class StartTurn:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._queue: _Queue | None = None
-        self._changed = asyncio.Event()
+        self._changed = Flag()
         self._ends_at = 0.0
 
     async def wait(self) -> None:

@@ -33,7 +33,7 @@ MOST_CLIENTS = 200
 
 
 class WrongKey(ToolbusError):
-    """What was entered does not make a key."""
+    """The entered values do not make a key."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -89,7 +89,7 @@ async def revoke(console: Console, request: PageRequest) -> str:
 
 def _keys(console: Console) -> ConsoleKeys:
     if console.keys is None:  # since the page was opened
-        raise WrongKey("keys do not let clients in any more: see serve.auth.keys in the config")
+        raise WrongKey("clients can no longer use keys: see serve.auth.keys in the config")
     return console.keys
 
 

@@ -1,0 +1,16 @@
+"""Internal names of `toolbus.openapi` that tests use."""
+
+from toolbus.openapi.bodies import UnusableArguments as UnusableArguments
+from toolbus.openapi.client import ApiResponse as ApiResponse
+from toolbus.openapi.client import Reach as Reach
+from toolbus.openapi.client import RequestRefused as RequestRefused
+from toolbus.openapi.client import Sender as Sender
+from toolbus.openapi.client import api_sender as api_sender
+from toolbus.openapi.client import fetched_document as fetched_document
+from toolbus.openapi.operation import ApiOperation as ApiOperation
+from toolbus.openapi.operation import Body as Body
+from toolbus.openapi.operation import Parameter as Parameter
+from toolbus.openapi.operation import PartEncoding as PartEncoding
+from toolbus.openapi.operation import Place as Place
+from toolbus.openapi.operation import Style as Style
+from toolbus.openapi.request import build as build
