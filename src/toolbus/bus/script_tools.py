@@ -17,7 +17,7 @@ from toolbus.core.values.records import Text, ToolResult
 from toolbus.policy.layers import layers_of
 
 if TYPE_CHECKING:
-    from toolbus.config.scripts import ScriptCode
+    from toolbus.config.script_tools.files import ScriptCode
 
 DEEPEST = 5
 """The most scripts that may run one in another."""

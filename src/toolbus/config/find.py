@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.scripts import script_files
+from toolbus.config.script_tools.files import script_files
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.stations import local_files
 from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, named_file, nearest_file, read_plain, user_folder

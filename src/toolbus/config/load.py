@@ -43,8 +43,8 @@ from toolbus.config.layers import (
 )
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.script_tools.entry import SCRIPTS, ScriptEntries, ScriptEntry
 from toolbus.config.settings.policy import check_aliases
-from toolbus.config.settings.script_tools import SCRIPTS, ScriptEntries, ScriptEntry
 from toolbus.config.settings.store import tokens_within
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON

@@ -25,6 +25,7 @@ from pydantic import (
 from toolbus.config.base import ConfigModel, Seconds, Text, Texts
 from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
+from toolbus.config.script_tools.entry import ScriptEntry, check_names
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.settings.audit import (
@@ -41,7 +42,6 @@ from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.quotas import QUOTAS_EXPECTED, CallQuotas
 from toolbus.config.settings.sandbox import SandboxSetting
-from toolbus.config.settings.script_tools import ScriptEntry, check_names
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
 from toolbus.config.settings.stations import StationEntries, StationEntry

@@ -13,11 +13,11 @@ from io import StringIO
 from toolbus.config.find import DOTENV, Contents, env_file_path
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.script_tools.entry import has_scripts
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth
 from toolbus.config.settings.override import ToolOverride
-from toolbus.config.settings.script_tools import has_scripts
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

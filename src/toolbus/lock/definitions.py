@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from toolbus.config.scripts import DIGEST
+from toolbus.config.script_tools.files import DIGEST
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
 from toolbus.core.values.apps import FLAT_URI, FLAT_VISIBILITY

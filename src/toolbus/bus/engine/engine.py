@@ -26,7 +26,7 @@ from toolbus.call import Hook
 from toolbus.call.path import CallPath
 from toolbus.call.results import Results
 from toolbus.config import BusConfig, GetSecret, Secrets
-from toolbus.config.scripts import ScriptCode
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from toolbus.bus.rules.script_server import ScriptServer, script_server
-from toolbus.config.scripts import ScriptCode
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.connect.link import Link
 from toolbus.connect.requests import LinkRequests
 from toolbus.core.operation.operation import CallInFlight, Operation

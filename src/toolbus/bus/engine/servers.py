@@ -13,7 +13,7 @@ from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.call.routes import ServerRequests
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.config.scripts import ScriptCode
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Event, StateChanged
@@ -67,7 +67,6 @@ class ServersOwner(Protocol):
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of one of its own links."""
-        ...
 
     async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult: ...
 

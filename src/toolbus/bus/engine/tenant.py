@@ -14,7 +14,7 @@ from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.targets import decides_nothing, other_target
 from toolbus.config import BusConfig
-from toolbus.config.scripts import ScriptCode
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, for_user
 from toolbus.core.operation.events import (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.config.scripts import ScriptCode, script_codes
-from toolbus.config.settings.script_tools import SCRIPTS, ScriptEntries
+from toolbus.config.script_tools.entry import SCRIPTS, ScriptEntries
+from toolbus.config.script_tools.files import ScriptCode, script_codes
 
 
 @dataclass(frozen=True, slots=True)

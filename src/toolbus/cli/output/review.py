@@ -13,7 +13,7 @@ from toolbus.cli.output.screen import Cell, picked, styled
 from toolbus.config.find import Contents
 from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig
 from toolbus.config.review import fact_lines, review, secrets_of_bus
-from toolbus.config.scripts import script_facts
+from toolbus.config.script_tools.files import script_facts
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.policy import PolicyRule, rule_words
 from toolbus.config.settings.quotas import quota_words

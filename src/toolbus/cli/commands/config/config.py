@@ -14,11 +14,11 @@ from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, res
 from toolbus.config.find import from_home
 from toolbus.config.layers import origins
 from toolbus.config.location import ValueOrigin, is_list, is_mapping
+from toolbus.config.script_tools.entry import has_scripts
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.auth import SECRET_KEYS
-from toolbus.config.settings.script_tools import has_scripts
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON
 

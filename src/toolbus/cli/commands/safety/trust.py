@@ -14,7 +14,7 @@ from toolbus.cli.output.review import audit_facts, hook_facts, print_review, rul
 from toolbus.cli.output.screen import short_path
 from toolbus.config import find_config
 from toolbus.config.review import review, secrets_of_bus
-from toolbus.config.scripts import script_facts
+from toolbus.config.script_tools.files import script_facts
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.trust import Candidate, NotKept, candidate, distrust, forget, save_trust
 from toolbus.core.values.errors import ConfigNotTrusted

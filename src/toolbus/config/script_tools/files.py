@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.config.settings.script_tools import ScriptEntry
+from toolbus.config.script_tools.entry import ScriptEntry
 from toolbus.core.files import read_plain
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.values.errors import ConfigError
