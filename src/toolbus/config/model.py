@@ -417,8 +417,7 @@ class BusConfig(ConfigModel):
     telemetry: TelemetrySetting = DEFAULT_TELEMETRY
     """The content of OpenTelemetry spans, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
-    """The place for tokens: `auto`, `keyring`, `memory` or `file:DIR`; in code, also a `TokenStore`.
-    """
+    """The place for tokens: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     store: StoreSetting | None = None
     """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
