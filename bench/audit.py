@@ -78,7 +78,7 @@ class Book:
         strays = tuple(f"{server}: {tool} {number}" for server, tool, number in done)
         return [
             *checks,
-            Check("nothing was executed that nobody had called", calls, strays),
+            Check("every execution belongs to a call", calls, strays),
             Check(
                 "every answer belongs to its call, every error is one of these", calls, tuple(self.oddities)
             ),
@@ -90,7 +90,7 @@ PROMISES = (
     "count, told not sent: never executed",
     "count, told unknown: executed at most once",
     "count, told timeout: executed at most once",
-    "count, whatever was told: never executed twice",
+    "count, with any outcome: never executed twice",
     "read, told ok: executed",
 )
 

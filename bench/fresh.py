@@ -51,7 +51,7 @@ async def server_started() -> float:
 
 
 async def held(side: Side, what: Held, count: int, url: str = "") -> float:
-    """The number of bytes that a side holds for each of `count` tools, links or calls."""
+    """The bytes that a side holds for each of `count` tools, links or calls."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.memory", side, what, str(count), url),
         cwd=ROOT,

@@ -1,7 +1,4 @@
-"""An environment like the one of `pip install toolbus`, without extras, from packages installed here.
-
-It has links to the packages that the base install needs, so it takes neither an index nor time.
-"""
+"""An environment as `pip install toolbus` makes it, without extras, from packages installed here."""
 
 import sys
 import sysconfig

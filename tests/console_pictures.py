@@ -14,9 +14,11 @@ from math import sin
 from pathlib import Path
 from typing import Any
 
+from tests.gateway.console.app_pages import ALLOW_ONCE, app_of, app_says, in_app
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
 from tests.inside.console import RANGES, CallLog
+from tests.interop.servers import CLOCK
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
@@ -121,11 +123,27 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await _save(tab, "held")
 
 
+async def _take_app(browser: Chromium, folder: Path) -> None:
+    """An app that waits for the approval of its call."""
+    config = {"servers": {"clock": CLOCK.config(folder)}, "policy": [{"tools": "clock/*", "do": "ask"}]}
+    wide = {"width": 1160, "height": 760}
+    async with app_of(browser, config, "clock_get-time", harmless=False, viewport=wide) as (_, tab):
+        await tab.click(ALLOW_ONCE)
+        await tab.see("#trial .badge", "done")
+        await app_says(tab, "Send Log")
+        await in_app(tab, "document.getElementById('get-time-btn').click()")
+        await tab.see("#questions-here .card")
+        await tab.see("#questions-here:not(:has(.card[inert]))")
+        await tab.run("document.querySelector('.sides').scrollIntoView({block: 'start'})")
+        await _save(tab, "app")
+
+
 async def main() -> None:
     """Make all pictures."""
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         async with console_over(_set_up(Path(folder) / "work").config) as opened:
             await _take(browser, opened)
+        await _take_app(browser, Path(folder))
 
 
 if __name__ == "__main__":

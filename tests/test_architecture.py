@@ -348,7 +348,7 @@ def repeated_classes(folder: Path) -> list[str]:
             if isinstance(node, ast.ClassDef) and node.name[0] != "_" and module.part not in FREE_NAMES:
                 if node.name in first:
                     found.append(
-                        f"{module.path}:{node.lineno}: {first[node.name]} has a class {node.name}, too"
+                        f"{module.path}:{node.lineno}: {first[node.name]} also has a class {node.name}"
                     )
                 first.setdefault(node.name, module.path)
     return found
@@ -512,7 +512,7 @@ BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
             "adapters/a.py": "class BusTool: ...\n",
             "adapters/b.py": "class BusTool: ...\n",
         },
-        ["toolbus/gateway/tasks.py:1: toolbus/bus.py has a class Tasks, too"],
+        ["toolbus/gateway/tasks.py:1: toolbus/bus.py also has a class Tasks"],
     ),
     (
         long_functions,

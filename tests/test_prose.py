@@ -141,7 +141,7 @@ def counted(found: Iterable[Hit]) -> dict[str, dict[str, int]]:
 
 
 def lowered(limits: Table, counts: Table) -> Table:
-    """The counts as new limits; SystemExit if one is above its limit. A new pattern starts with its count."""
+    """The counts as new limits; SystemExit if one is too high. A new pattern starts with its count."""
     for name, kinds in counts.items():
         for kind, count in kinds.items():
             limit = limits.get(name, kinds).get(kind, 0)

@@ -61,7 +61,7 @@ PAIRS = {
     bus.Scripts: sync.SyncScripts,
 }
 OWN = {"events", "register_into"}
-"""What takes or returns something else without a loop."""
+"""Names that take or return other types without a loop."""
 
 
 def members(kind: type, *, but: Set[str] = frozenset()) -> dict[str, Any]:

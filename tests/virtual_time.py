@@ -1,7 +1,7 @@
 """A loop whose clock jumps: while all tasks only wait for a time, that time comes at once.
 
-It is for tests of durations within one loop. While it waits for a time, it does not wait for input of other
-processes and threads, so a test must not depend on such input.
+It is for tests of durations within one loop. While it waits for a time, it ignores input of other processes
+and threads, so a test must not depend on such input.
 """
 
 import asyncio

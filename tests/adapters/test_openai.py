@@ -118,7 +118,7 @@ class TestChat(Contract):
         function = named["desk_fail"]["function"]
         assert function.get("strict") is True
         assert function.get("parameters", {})["required"] == ["reason"], (
-            "strict: what is optional may be null"
+            "strict: optional arguments may be null"
         )
         offer = tools(stage.bus, dialect="openai-strict")
         call = {"id": "a", "function": {"name": "desk_fail", "arguments": '{"reason": null}'}}

@@ -46,7 +46,7 @@ def test_a_process_that_is_killed_while_it_writes(path: Path, kills: int) -> Non
             dots += writer.wait()
             found = only_chain(path)
             assert found.problems == []
-            assert found.lines >= seen + dots + 1, "every line that was reported is there"
+            assert found.lines >= seen + dots + 1, "every reported line exists"
             seen = found.lines
     write_lines(path, 1)
     assert problems(path) == []

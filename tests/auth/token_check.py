@@ -37,7 +37,7 @@ class TokenCheck:
     """Those that were used."""
 
     def subject(self, method: str, headers: Mapping[str, str], scope: str) -> str:
-        """The user for whom the request is made; raises `Refused`."""
+        """The user of the request; raises `Refused`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if not token:
             raise Refused(status=401, challenge='scope="tools"')

@@ -232,7 +232,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_its_input(folder: Path) -> None:
         wait_until(lambda: status(folder)["commands"] == 1, "it did not begin")
         screen.press("\x03")
         assert screen.ended() == 130
-        wait_until(lambda: status(folder)["commands"] == 0, "it still reads what is typed")
+        wait_until(lambda: status(folder)["commands"] == 0, "it still reads the keyboard")
 
 
 def test_ctrl_c_in_a_terminal_cancels_the_call(folder: Path) -> None:

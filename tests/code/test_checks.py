@@ -119,7 +119,7 @@ WORKING = {
         "    words[w[0]].append(w)\nCounter(w for ws in words.values() for w in ws).most_common(1)[0][0]",
         "ok",
     ),
-    "a sort by what may be missing": (
+    "a sort by a key that may be missing": (
         'rows = (await notes_search(words=""))["notes"]\nsorted(rows, key=lambda r: r.get("id"))[0]["text"]',
         "buy tea",
     ),

@@ -143,7 +143,7 @@ WRONG: list[tuple[object, str, str]] = [
     (
         {"type": "oauth", "client_secret": "s3cret"},
         "auth.client_secret",
-        "is the secret of a client; it needs a client_id",
+        "is the secret of a client; set its client_id",
     ),
     (
         {"type": "oauth", "client_id": "c", "client_metadata": "https://x.test/c"},

@@ -90,7 +90,7 @@ async def test_a_waiting_run_and_one_with_a_call_in_flight_go_on_from_a_backup(
     assert (code, err) == (0, ""), err
     assert out.startswith("restored 2 runs: ")
     runs = Runs(settings(tmp_path, store=places["new"]))
-    assert await runs.workers() == [], "those of the old database are not here"
+    assert await runs.workers() == [], "the workers of the old database are not here"
     workers = [Process(tmp_path, "runs", "worker", f"{name}:agent", **new) for name in ("asking", "calling")]
     try:
         assert toolbus(tmp_path, *answer_to("q2"), **new)[0] == 0

@@ -185,7 +185,9 @@ async def test_agents_of_one_process_have_tools_of_their_own(store: str, tmp_pat
         )
         await stage.program("orders", {"tools": ["order", "hold"]})
         labels = [row.labels["toolbus.agent"] for row in await stage.runs.workers()]
-        assert labels == [label_of({"order", "hold"})] * 2, "the same program, whatever else a process has"
+        assert labels == [label_of({"order", "hold"})] * 2, (
+            "the same program, with other agents in the process"
+        )
         await mail.start("send", key="m")
         await stage.runs.start("hold", key="k")
         assert (await stage.end_of("m")).output == "send by both"

@@ -78,7 +78,7 @@ async def test_a_call_of_a_tool_that_changed_waits_until_somebody_accepts_it(
     words = [event.action for event in events if isinstance(event, QuestionAnswered)]
     assert words == ["decline", "accept" if is_accepted else "no"]
     first, last = (read["ledger_write"] or "" for read in model.read)
-    assert first.startswith("This tool changed"), "the model reads no definition that nobody accepted"
+    assert first.startswith("This tool changed"), "the model reads accepted definitions only"
     assert ("send it to somebody" in last) is is_accepted
 
 

@@ -205,7 +205,7 @@ async def test_the_calls_of_a_script_are_journaled_one_by_one(tmp_path: Path) ->
     await work(first, ScriptedModel(turns), answer=False)
     output = await work(second, ScriptedModel(turns), answer=True)
     assert "wrote a, wrote b" in output
-    assert (first.lines, second.lines) == (["a"], ["b"]), "the first call is not made again"
+    assert (first.lines, second.lines) == (["a"], ["b"]), "the first call is not repeated"
 
 
 async def test_a_cancelled_run_ends_with_its_call(tmp_path: Path) -> None:

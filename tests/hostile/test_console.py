@@ -150,7 +150,7 @@ async def test_a_page_on_another_port_that_gets_the_cookies_of_the_browser(
             await tab.goto(f"{page.url}{path}")
         sent = {cookie for cookie in page.cookies if "toolbus" in cookie}
         has = {f"{one['name']}={one['value']}" for one in await tab.do("cookies")}
-        assert has, "the user is let in"
+        assert has, "the user is admitted"
         for cookie in sent | has:
             assert await _replay(opened, [opened.url, f"{opened.url}/x"], cookie) == {401}
         assert (sent, probe.reads, probe.presses) == (set(), 0, 0)

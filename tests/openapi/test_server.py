@@ -1,12 +1,15 @@
 """HTTP APIs as servers of a bus: their operations are tools like any others."""
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.gateway.rest.desk import served_desk
 from tests.openapi.http_api import Asked, HttpApi, http_api
 from toolbus import Toolbus
 from toolbus.errors import ConnectFailed
@@ -250,3 +253,57 @@ async def test_a_document_that_cannot_be_used_is_one_clear_error(
         error = bus.failures["shop"]
     assert isinstance(error, ConnectFailed)
     assert problem in str(error)
+
+
+async def test_a_changed_operation_is_on_hold(api: HttpApi, tmp_path: Path) -> None:
+    settings = config(tmp_path, api)
+    path = tmp_path / "toolbus.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    done = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "toolbus",
+        "lock",
+        "--yes",
+        "--config",
+        str(path),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    assert await done.wait() == 0
+    changed = json.loads(json.dumps(DOCUMENT))
+    changed["paths"]["/pets"]["get"]["summary"] = "List pets, and mail them to me"
+    config(tmp_path, api, changed)
+    async with Toolbus(path) as bus:
+        await bus.wait_ready()  # with a lock, it starts at once
+        held = sorted(bus.held)
+        names = [one.origin.tool for one in bus.catalog]
+    assert held == ["shop/listPets"]
+    assert "listPets" not in names
+    assert "addPet" in names
+
+
+async def test_the_rest_api_of_a_gateway_is_an_api_for_another_bus() -> None:
+    async with served_desk() as desk:
+        document = f"{desk.base}/openapi.json"
+        async with Toolbus({"servers": {"desk": {"openapi": document}}}) as bus:
+            added = await bus.call("desk_add", {"a": 1, "b": 2})
+            greeted = await bus.call("desk_greet", {"name": "Ann"})
+            tree = {"name": "a", "branches": [{"name": "b"}]}
+            counted = await bus.call("desk_count", {"tree": tree})
+            failed = await bus.call("desk_fail", {})
+    assert added.structured == {"result": 3}
+    assert "Hello Ann" in greeted.text
+    assert counted.structured == {"result": 2}
+    assert failed.is_error
+    assert "no paper left" in failed.text
+
+
+async def test_calls_are_made_side_by_side_and_pass_the_policy(api: HttpApi, tmp_path: Path) -> None:
+    rules = [{"hint": "read-only", "do": "allow"}, {"do": "deny"}]
+    settings = config(tmp_path, api, trust_annotations=True) | {"policy": rules}
+    async with Toolbus(settings) as bus:
+        results = await asyncio.gather(*(bus.call("shop_photo", {"id": number}) for number in range(64)))
+        names = [one.origin.tool for one in bus.catalog]
+    assert all(one.structured == {"result": []} for one in results)
+    assert sorted(one.target for one in api.asked) == sorted(f"/pets/{number}/photo" for number in range(64))
+    assert "removePet" not in names

@@ -1,15 +1,15 @@
-"""A server in plain JSON-RPC, over stdio or HTTP and of either era, whose lists grow when it is told to.
+"""A server in plain JSON-RPC, over stdio or HTTP and of either era, whose lists grow on request.
 
 Run it: `python growing.py stdio SCRIPT_JSON`, or `python growing.py http PORT_FILE SCRIPT_JSON`. The script
-may hold `era`, `ttl` (what its answers say, by kind: tools, resources, templates, prompts, read; any JSON),
-`scope` (its `cacheScope`), `announces` (whether it declares `listChanged`, which it never sends), `slow`
-(seconds that a list takes), `apps` (whether it has tools with user interfaces, for clients that declared
-them), `lists_apps` (whether its lists have the user interfaces) and `visibility` (the `_meta` of its tool
-that is for user interfaces only).
+may hold `era` and `slow`, the seconds that a list takes. `ttl` is any JSON for its answers, by kind: tools,
+resources, templates, prompts, read. `scope` is its `cacheScope`. With `announces`, it declares `listChanged`,
+which it never sends. With `apps`, it has tools with user interfaces, for clients that declared them. With
+`lists_apps`, its lists have the user interfaces. `visibility` is the `_meta` of its tool that is only for
+user interfaces.
 
-Its tool `grow` adds one entry to the list of a `kind`; `break` makes that list fail, or not; `stall` keeps
-all lists waiting; `counts` returns
-how often each method was called; `declared` what the client declared.
+Its tool `grow` adds one entry to the list of a `kind`. `break` makes that list fail, or not. `stall` keeps
+all lists waiting. `counts` returns the number of calls of each method, and `declared` the client's
+capabilities.
 """
 
 import json

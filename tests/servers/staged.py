@@ -2,7 +2,7 @@
 
 Run it: `python staged.py modern|legacy FILE`. The file is JSON: a list of stages, each with some of `tools`,
 `prompts`, `resources`, `resourceTemplates` and `instructions`. They are sent unchanged. A call of the tool
-`next` goes on to the next stage, with a notice that all lists changed; any other call answers with its name.
+`next` goes on to the next stage, with a notice that all lists changed. Any other call answers with its name.
 The text "DEEP" stands for an object that is nested too deeply for any reader or writer of JSON.
 """
 

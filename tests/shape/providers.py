@@ -95,8 +95,9 @@ STRICT_KEYWORDS["integer"] = STRICT_KEYWORDS["number"]
 def strict_schema(schema: JSON) -> Found:
     """https://developers.openai.com/api/docs/guides/structured-outputs (supported schemas).
 
-    All properties required, no additional ones, an object at the top and no choice there; 5,000 properties,
-    10 levels, 1,000 enum values, 120,000 characters of names and values, 15,000 in one enum of more than 250.
+    All properties are required, and additional ones are refused. The top is an object without a choice.
+    Limits: 5,000 properties, 10 levels, 1,000 enum values, 120,000 characters of names and values, 15,000 in
+    one enum of more than 250.
     """
     yield from _json_schema(schema)
     if schema.get("type") != "object" or "anyOf" in schema:

@@ -190,7 +190,7 @@ async def test_credentials_are_compared_again(monkeypatch: pytest.MonkeyPatch) -
         assert await text_of(ann, "whoami") == "ann"
         assert await text_of(bus, "whoami") == "bus"
         found = [event.state for event in states]
-        assert found == ["closed", "connecting", "ready"], "subscriptions have to be made again"
+        assert found == ["closed", "connecting", "ready"], "subscriptions have to be renewed"
         pid = await text_of(ann, "process")
         secrets["ann"] = "bus"
         now *= 2

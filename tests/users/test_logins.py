@@ -68,7 +68,7 @@ async def test_a_user_without_a_login_is_told_how_to_sign_in(personal_port: int)
         assert needed["ann"] == []
         [event] = needed["bob"]
         assert (event.server, event.user, event.reason) == ("me", "bob b", "nobody has signed in")
-        assert needed["bus"] == [event], "whoever runs the bus hears of all users"
+        assert needed["bus"] == [event], "the owner of the bus hears of all users"
 
 
 async def test_that_a_login_is_needed_is_told_once(

@@ -196,7 +196,7 @@ async def test_a_subscription_of_a_session_ends_with_it() -> None:
         await event_of(two, ResourceUpdated, text_of(bus, "touch"))
         assert [len(events) for events in found] == [1, 1, 0]
         await two.close()
-        assert await text_of(bus, "subscribed") == "", "the server knows it, too"
+        assert await text_of(bus, "subscribed") == "", "the server also knows it"
 
 
 async def test_the_bus_hears_that_somebody_has_to_sign_in(personal_port: int) -> None:

@@ -1,9 +1,9 @@
 """Stands in for a program that the warm process forks: hands it our streams and signals, and ends as it does.
 
 Run it: `python -I -S -c 'import standin; standin.main()' SOCKET PROGRAM [WORD ...]`, with our folder on the
-path. Its start is what this saves, so it imports only what is built in: not `os`, `signal`, `socket` and
-`json`, which would take twice as long as the rest. Whoever kills it kills the program: the warm process sees
-the connection go.
+path. It has to start fast, so it imports only built-in modules: not `os`, `signal`, `socket` and `json`,
+which would take twice as long as the rest. Killing it kills the program: the warm process sees the connection
+go.
 """
 
 import _socket

@@ -465,6 +465,7 @@ class ViewCalls:
             catalog=self._catalog(),
             tenant=self._tenant,
             prefers_legacy=self._prefers_legacy,
+            during=scope.during,
             **fields,
         )
 

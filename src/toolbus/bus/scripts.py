@@ -1,69 +1,19 @@
 """Scripts that call the tools of a view: checked, run in a sandbox, suspended and resumed."""
 
-import asyncio
-import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
-from toolbus.bus.catalog.tool_search import library_of
-from toolbus.code.check import forgotten_awaits, judged
-from toolbus.code.journal import JournalEntry
-from toolbus.code.stubs import Library, Stub, joined, stub
-from toolbus.config import BusConfig
-from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.interactions import Interactions, routing_of
-from toolbus.core.operation.operation import Caller, OnInput, Resumed
-from toolbus.core.values.catalog import Catalog
+from toolbus.bus.script_jobs import ScriptCalls, ScriptJob, ScriptJobs, ScriptView
+from toolbus.code.stubs import Library, joined
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.operation import OnInput
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import CallDenied, LoginRequired, ToolNotFound
-from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
-from toolbus.search.hit import SearchHit
+from toolbus.core.values.records import JSON, Progress, ToolResult
 from toolbus.state.seal import SharedSeal
 
 if TYPE_CHECKING:
-    from toolbus.code.run import ScriptRun
-    from toolbus.code.sandbox import SandboxResult
-    from toolbus.code.suspended import SuspendedScript
     from toolbus.config.settings.limits import CodeLimits
-
-_UNDEFINED = re.compile(r"Name `(\w+)` used when not defined")
-_MOST_LOOKUPS = 20
-
-
-class ScriptView(Protocol):
-    """The parts of a view that scripts use."""
-
-    @property
-    def config(self) -> BusConfig: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def caller(self) -> Caller: ...
-    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]: ...
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, JSON] | None = None,
-        *,
-        on_input: OnInput = "ask",
-        on_progress: Progress | None = None,
-    ) -> ToolResult: ...
-    async def resume(
-        self,
-        pending: Pending,
-        answers: Mapping[str, Answer] | Answer | None = None,
-        *,
-        on_input: OnInput = "suspend",
-        on_progress: Progress | None = None,
-    ) -> ToolResult: ...
-
-
-class ScriptCalls(Protocol):
-    """The calls of a view, for its scripts."""
-
-    async def find(self, name: str) -> ToolSpec: ...
-    def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
 
 
 class Scripts:
@@ -80,18 +30,21 @@ class Scripts:
 
         `shared` returns what seals suspended scripts, if other processes are to resume them.
         """
-        self._shared = shared
-        self._view, self._calls = view, calls
-        self._interactions = interactions
+        self._parts = view, calls, interactions, shared
+
+    @cached_property
+    def _jobs(self) -> ScriptJobs:
+        """Made when they are needed: each client of a gateway has a view, and few of them run scripts."""
+        return ScriptJobs(*self._parts)
 
     @property
     def limits(self) -> "CodeLimits":
         """The most that a script may use."""
-        return self._view.config.code
+        return self._jobs.limits
 
     def library(self) -> Library:
         """The tools as functions, named once for each catalog."""
-        return library_of(self._view.catalog.for_models)
+        return self._jobs.library()
 
     def stubs(self, script: str | None = None) -> str:
         """The stubs of the tools that a script names, or of all."""
@@ -107,22 +60,7 @@ class Scripts:
         self, script: str, inputs: Mapping[str, JSON] | None = None
     ) -> tuple[str | None, tuple[str, ...]]:
         """As `check`, and what else the type checker notes, which may work."""
-        from toolbus.code.sandbox import ScriptError, ScriptSandbox
-
-        if (problem := self._refused(script)) is not None:
-            return problem, ()
-        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
-        while not checked.refusals and not checked.is_judged:
-            async with ScriptSandbox(self.limits) as box:
-                try:
-                    await box.check(script, joined(checked.stubs.values(), inputs))
-                    return None, ()
-                except ScriptError as error:
-                    if not await self._goes_on(checked, error):
-                        head = _HEADS.get(error.kind, "the script is wrong")
-                        return f"{head}:\n{self._text(checked, error)}", checked.findings.notes
-        problem = f"{_HEADS['types']}:\n{checked.refusals}" if checked.refusals else None
-        return problem, checked.findings.notes
+        return await self._jobs.examine(ScriptJob(text=script, inputs=inputs or {}))
 
     async def run(
         self,
@@ -137,28 +75,8 @@ class Scripts:
 
         `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
         """
-        from toolbus.code.outcome import failed
-        from toolbus.code.run import ScriptRun
-        from toolbus.code.sandbox import ScriptError, ScriptSandbox
-
-        if (problem := self._refused(script)) is not None:
-            return failed(problem, "", [], self.limits.output)
-        given = dict(inputs or {})
-        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
-        if checked.refusals:
-            return failed(f"{_HEADS['types']}:\n{checked.refusals}", "", [], self.limits.output)
-        tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
-        while True:
-            async with ScriptSandbox(self.limits) as box:
-                run = ScriptRun(box, script, checked.stubs, tools, self.limits.calls)
-                types = "" if checked.is_judged else joined(checked.stubs.values(), given)
-                try:
-                    async with _time_limit(timeout):
-                        end = await run.drive(await box.start(script, types, given))
-                    return self._result(end, run, box)
-                except ScriptError as error:
-                    if not await self._goes_on(checked, error):
-                        return self._failed(error, box.printed, run.calls, checked)
+        job = ScriptJob(text=script, inputs=dict(inputs or {}))
+        return await self._jobs.run(job, timeout=timeout, on_input=on_input, on_progress=on_progress)
 
     async def run_for_model(
         self, arguments: Mapping[str, JSON], on_input: OnInput, on_progress: Progress | None
@@ -177,196 +95,7 @@ class Scripts:
         on_progress: Progress | None = None,
     ) -> ToolResult:
         """Go on with a suspended script; it can be resumed once."""
-        from toolbus.code.run import ScriptRun
-        from toolbus.code.sandbox import ScriptError, ScriptSandbox
-        from toolbus.code.suspended import opened
-
-        saved = opened(pending.script or "", self._view.caller.user, self._shared())
-        Resumed.of(saved.waiting, answers)  # ValueError if an answer is missing or invalid
-        stubs = await self._resumed_stubs(saved.tools)
-        tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
-        await saved.take(self._shared())
-        async with ScriptSandbox(self.limits) as box:
-            box.printed = saved.printed
-            run = ScriptRun(box, saved.script, stubs, tools, self.limits.calls)
-            try:
-                async with _time_limit(timeout):
-                    turn = await box.load(saved.snapshot)
-                    end = await run.continue_(saved, answers, turn)
-                return self._result(end, run, box)
-            except ScriptError as error:
-                return self._failed(error, box.printed, run.calls)
-
-    # Results
-
-    def _result(self, end: "SandboxResult | SuspendedScript", run: "ScriptRun", box: Any) -> ToolResult:
-        from toolbus.code.outcome import finished, suspended
-        from toolbus.code.sandbox import SandboxResult
-
-        if isinstance(end, SandboxResult):
-            return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
-        return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
-
-    def _failed(
-        self, error: Any, printed: str, calls: list[JournalEntry], checked: "_CheckedScript | None" = None
-    ) -> ToolResult:
-        from toolbus.code.outcome import failed
-
-        head = _HEADS.get(error.kind, "the script failed")
-        text = str(error) if checked is None else self._text(checked, error)
-        return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
-
-    def _text(self, checked: "_CheckedScript", error: Any) -> str:
-        """The error message for a failed script, with hints that may help to repair it."""
-        is_refused = error.kind == "types"
-        text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
-        return "\n".join(part for part in (text, checked.findings.as_notes) if part)
-
-    def _refused(self, script: str) -> str | None:
-        if not isinstance(script, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # models may pass anything
-            return f"the script must be a text, not {type(script).__name__}"
-        if len(script) > self.limits.script:
-            return f"the script has {len(script):,} characters, and may have {self.limits.script:,}"
-        return None
-
-    def _with_hints(self, text: str, lacking: Mapping[str, str]) -> str:
-        """The messages of the type checker, with why a tool is lacking, or what an unknown name may mean."""
-        library = self.library()
-        by_tool = {tool: name for name, tool in library.names.items()}
-        hints = list(dict.fromkeys(lacking.values()))
-        for name in dict.fromkeys(_UNDEFINED.findall(text)):
-            if name in lacking:
-                continue
-            close = [by_tool[hit.name] for hit in self._view.search([name], limit=3) if hit.name in by_tool]
-            if close:
-                hints.append(f"No tool is named {name}; near it: {', '.join(close)}.")
-        return "\n".join([text, *hints[:_MOST_LOOKUPS]])
-
-    # Tools
-
-    async def _goes_on(self, checked: "_CheckedScript", error: Any) -> bool:
-        """Whether a script may run although its types are not right, or with the stubs of more tools."""
-        if error.kind != "types":
-            return False
-        if not checked.has_looked:
-            checked.has_looked = True
-            if more := await self._missing(str(error), checked.lacking):
-                checked.stubs |= more
-                return True
-        checked.judge(str(error))
-        return checked.is_judged
-
-    async def _missing(self, text: str, lacking: dict[str, str]) -> dict[str, Stub]:
-        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied.
-
-        Adds to `lacking` why others cannot be called: their server is down, or they are held.
-        """
-        found: dict[str, Stub] = {}
-        for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
-            try:
-                found[name] = await asyncio.to_thread(stub, name, await self._found(name))
-            except ToolNotFound as error:
-                if error.likely:
-                    lacking[name] = error.public
-            except (CallDenied, LoginRequired) as error:
-                lacking[name] = error.public
-        return found
-
-    async def _found(self, name: str) -> ToolSpec:
-        spec = await self._calls.find(name)
-        if spec.is_app_only:
-            raise ToolNotFound(name, ())
-        return spec
-
-    async def _resumed_stubs(self, tools: Mapping[str, str]) -> dict[str, Stub]:
-        found: dict[str, Stub] = {}
-        for name, origin in tools.items():
-            try:
-                found[name] = await asyncio.to_thread(stub, name, await self._found(origin))
-            except (ToolNotFound, CallDenied, LoginRequired):
-                continue
-        return found
-
-
-class _CheckedScript:
-    """A script on its way through the check."""
-
-    def __init__(self, script: str, stubs: dict[str, Stub]) -> None:
-        self._script = script
-        self.stubs = stubs
-        self.findings = forgotten_awaits(script, stubs)
-        self.lacking: dict[str, str] = {}
-        """The reasons why tools that the script names cannot be called."""
-        self.has_looked = False
-        """Whether tools were looked for that are not in the catalog."""
-        self.is_judged = False
-        """Whether all that the type checker says are notes."""
-
-    @property
-    def refusals(self) -> str:
-        """The reasons not to run it; empty if there are none."""
-        return "\n".join(self.findings.refusals)
-
-    def judge(self, diagnostics: str) -> None:
-        """Take what the type checker says."""
-        self.findings = judged(self._script, diagnostics, self.stubs)
-        self.is_judged = not self.findings.refusals
-
-
-class ViewTools:
-    """The calls of a script, made through its view."""
-
-    def __init__(
-        self,
-        view: ScriptView,
-        calls: ScriptCalls,
-        interactions: Interactions,
-        on_input: OnInput,
-        on_progress: Progress | None,
-    ) -> None:
-        self._view, self._calls = view, calls
-        self._interactions = interactions
-        self._on_input: OnInput = on_input
-        self._on_progress = on_progress
-
-    async def call(self, spec: ToolSpec, arguments: Mapping[str, JSON], /) -> ToolResult:
-        """Call a tool."""
-        return await self._view.call(
-            str(spec.origin), arguments, on_input=self._how(spec, arguments), on_progress=self._on_progress
+        job = ScriptJob(text="")
+        return await self._jobs.resume(
+            job, pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
         )
-
-    def _how(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> OnInput:
-        """Whether a person is asked during the call; without a handler, the script waits for the answer."""
-        handlers, session = self._interactions, self._view.caller.session
-        reaches = routing_of(handlers).reaches
-        is_reached = reaches is None or reaches(session)
-        if self._on_input == "suspend" or not is_reached:
-            return "suspend"
-        if handlers.approve is None and self._calls.approval_needed(spec, arguments) is not None:
-            return "suspend"
-        return "suspend" if handlers.elicit is None and handlers.approve is None else "ask"
-
-    async def resume(self, pending: Pending, answers: Mapping[str, Answer] | Answer | None, /) -> ToolResult:
-        """Go on with a call that a person was asked about."""
-        on_input: OnInput = "suspend" if self._interactions.elicit is None else self._on_input
-        return await self._view.resume(pending, answers, on_input=on_input, on_progress=self._on_progress)
-
-
-@asynccontextmanager
-async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
-    """Raise `ScriptError` after this time."""
-    from toolbus.code.sandbox import ScriptError
-
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise ScriptError("limit", f"the script took longer than {seconds:g} s") from None
-
-
-_HEADS = {
-    "types": "the script was not run, because it would fail",
-    "syntax": "the script was not run, because it is not valid Python",
-    "limit": "the script was stopped",
-    "sandbox": "the script was stopped",
-}

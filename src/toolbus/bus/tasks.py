@@ -76,10 +76,18 @@ class TaskHandle:
         return f"TaskHandle({self.id!r})"
 
 
+def is_begun(pending: Pending) -> bool:
+    """Whether its server knows of a suspended call, which it does not before a person has approved it.
+
+    If a step of a script waits for approval, the script has begun.
+    """
+    return pending.call is None or pending.script is not None
+
+
 def given_approval(resumed: Resumed) -> Approval | None:
     """A person's answer to the approval question, given now or earlier."""
     pending = resumed.pending
-    if pending.call is not None:
+    if pending.call is not None and not is_begun(pending):
         given = resumed.answers.get(QUESTION)
         if given is None:
             raise ValueError("the call waits for approval, but the question is missing")

@@ -15,6 +15,7 @@ from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.stores import sign_in
 from toolbus.bus.engine.tenants import BusTenant
 from toolbus.bus.rules.scope import Scope
+from toolbus.bus.script_tools import ScriptRunner
 from toolbus.bus.view import SessionView, View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
@@ -103,6 +104,7 @@ class Toolbus(View):
         )
         check_mode(read.expose)
         self._bus = BusTenant(read, extensions)
+        self._bus.engine.run_script = ScriptRunner()
         self._tapes = tapes
         super().__init__(self._bus, Scope())
         if on_event is not None:

@@ -18,8 +18,9 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
+from toolbus.bus.script_jobs import jobs_of
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval
+from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval, is_begun
 from toolbus.call import Operation
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
@@ -280,6 +281,7 @@ class View:
             catalog=catalog,
             tenant=self._tenant,
             is_unlisted=is_unlisted,
+            during=scope.during,
         )
         if loop.is_current and self._access.installed:
             return await self._path.run(operation)
@@ -298,19 +300,19 @@ class View:
     ) -> ToolResult:
         """Continue a suspended call, even in another process; pass answers by key, or a single answer."""
         check_call(on_input, timeout=timeout)
-        if pending.script is not None:
+        tool = f"{pending.server}/{pending.tool}"
+        if pending.script is not None and not (tool := jobs_of(self).tool_of(pending)):
             return await self.scripts.resume(
                 pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
             )
         resumed = Resumed.of(pending, answers)
         return await self._calls.send(
-            await self._calls.find_to_call(f"{pending.server}/{pending.tool}"),
+            await self._calls.find_to_call(tool),
             arguments=pending.arguments,
             timeout=timeout,
             on_progress=on_progress,
             on_input=on_input,
-            # Of a call that was not approved yet, the server knows nothing.
-            resumed=resumed if pending.call is None else None,
+            resumed=resumed if is_begun(pending) else None,
             approval=given_approval(resumed),
         )
 

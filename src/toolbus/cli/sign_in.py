@@ -64,7 +64,7 @@ def check_sign_in(config: BusConfig, alias: str) -> None:
         raise server.mistake
     if server.auth is not None and server.auth.type == "oauth":
         return
-    if server.url is None:
+    if server.url is None and server.openapi is None:
         raise NoSignIn(f"server {alias!r} is a process, and has no sign-in; pass it credentials with env")
     if server.auth is not None or any(name.lower() == "authorization" for name in server.headers):
         raise NoSignIn(
@@ -74,7 +74,8 @@ def check_sign_in(config: BusConfig, alias: str) -> None:
     suffix = "" if config.file is None else config.file[config.file.rfind(".") :].lower()
     where = f" in {short_path(config.file)}" if config.file else ""
     line = _LINES.get(suffix, "auth: oauth")
-    raise NoSignIn(f"server {alias!r} has no auth: oauth{where}: add it next to its url", (f"    {line}",))
+    key = "url" if server.openapi is None else "openapi"
+    raise NoSignIn(f"server {alias!r} has no auth: oauth{where}: add it next to its {key}", (f"    {line}",))
 
 
 def tokens_of(config: BusConfig) -> TokenSource:

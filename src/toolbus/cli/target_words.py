@@ -8,7 +8,7 @@ TAKING_TARGETS = frozenset(("tools", "check", "verify"))
 
 def is_target(word: str) -> bool:
     """Whether an argument is a server to use without a config, and not the name of one."""
-    is_file = word.endswith((".json", ".mcpb", ".py")) or ".py:" in word
+    is_file = word.endswith((".json", ".yaml", ".yml", ".mcpb", ".py")) or ".py:" in word
     return "://" in word or word.startswith("registry:") or is_file
 
 

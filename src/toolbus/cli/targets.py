@@ -103,7 +103,7 @@ def _free(alias: str, taken: Iterable[str]) -> str:
 
 def _typed(target: Target, options: TargetOptions) -> TargetServer:
     """The server that the user has typed."""
-    plain, is_url = typed_entry(target), target.kind == "url"
+    plain, is_url = typed_entry(target), target.kind in ("url", "openapi")
     if options.env and is_url:
         raise Usage("--env is for a command, not for a URL; use --header")
     if options.headers and not is_url:

@@ -8,7 +8,18 @@ from typing import Any, cast
 from toolbus.code.journal import JournalEntry, as_json, described
 from toolbus.core.text.text import cleaned, cleaned_json
 from toolbus.core.values.elicitation import Pending
-from toolbus.core.values.records import JSON, Audio, Budget, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.values.records import (
+    JSON,
+    Audio,
+    Budget,
+    Embedded,
+    Image,
+    JSONObject,
+    ResourceLink,
+    Text,
+    ToolResult,
+)
+from toolbus.schema.values import is_object
 from toolbus.shape.budget import character_limit, fitted
 
 _DEEPEST = 100
@@ -94,6 +105,28 @@ def finished(value: Any, printed: str, lost: int, calls: list[JournalEntry], tok
     # A value that is too much for a model is not sent beside the text; programs have `value`.
     structured = {"value": plain if within is text else None, **facts}
     return ToolResult(content=(Text(text=within),), structured=structured, value=value)
+
+
+def returned(value: Any, printed: str, schema: JSONObject | None, tokens: int) -> ToolResult:
+    """The result of a script that is a tool: the value of its last expression, or else what it printed."""
+    plain = cleaned_json(shown(value))
+    if schema is not None and (problem := _misfit(plain, schema)) is not None:
+        return ToolResult.failure(f"the result of the script does not fit its output schema: {problem}")
+    if plain is None:
+        return ToolResult(content=(Text(text=within_budget(cleaned(printed).rstrip(), tokens)),))
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return ToolResult(content=(Text(text=text),), structured=plain if is_object(plain) else None)
+
+
+def _misfit(value: JSON, schema: JSONObject) -> str | None:
+    """The reason why a value does not fit its schema; None if it does."""
+    from toolbus.schema.validator import InvalidSchema, Validator
+
+    try:
+        validator = Validator(dict(schema))
+    except InvalidSchema as error:
+        return f"the schema is invalid: {error}"
+    return None if validator.accepts(value) else validator.explanation(value) or "it does not fit"
 
 
 def failed(error: str, printed: str, calls: list[JournalEntry], tokens: int) -> ToolResult:

@@ -50,6 +50,8 @@ class ScriptRun:
         self._stubs = stubs
         self._tools = tools
         self._most_calls = most_calls
+        self.tool = ""
+        """The tool that the script is; empty for any other script."""
         self.calls: list[JournalEntry] = []
         self._open: dict[int, UnfinishedCall] = {}
         self._running: dict[int, asyncio.Task[ToolResult]] = {}
@@ -172,6 +174,7 @@ class ScriptRun:
             open=self._open,
             first=first,
             printed=self._box.printed,
+            tool=self.tool,
         )
 
     async def _cancel(self) -> None:

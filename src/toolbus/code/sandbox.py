@@ -89,8 +89,10 @@ class CallFailure:
 class ScriptSandbox:
     """One worker process for one script; leaving it ends the process."""
 
-    def __init__(self, limits: CodeLimits) -> None:
+    def __init__(self, limits: CodeLimits, name: str = NAME) -> None:
+        """`name` stands for the script in messages."""
         self._limits = limits
+        self._name = name
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="toolbus-script")
         self._stack = ExitStack()
         self._pool: Any = None
@@ -131,7 +133,7 @@ class ScriptSandbox:
         try:
             await self._in_thread(self._begin, f"{_BEGIN}\n{script}", stubs, None, _BEGIN)
         except ScriptError as error:
-            raise ScriptError(error.kind, _moved_up(str(error))) from None
+            raise ScriptError(error.kind, _moved_up(str(error), self._name)) from None
 
     async def start(self, script: str, stubs: str, inputs: Mapping[str, JSON]) -> Turn:
         """Check the types, and run up to the first call."""
@@ -179,7 +181,7 @@ class ScriptSandbox:
         pool = monty.Monty(min_processes=0, max_processes=1, request_timeout=limits.time + 5)
         self._pool = self._stack.enter_context(pool)
         session = self._pool.checkout(
-            script_name=NAME,
+            script_name=self._name,
             limits=monty.ResourceLimits(
                 max_feed_duration_secs=limits.time,
                 max_memory=limits.memory,
@@ -224,7 +226,7 @@ class ScriptSandbox:
         except monty.MontySyntaxError as error:
             raise ScriptError("syntax", error.display("type-msg")) from None
         except monty.MontyRuntimeError as error:
-            raise ScriptError("runtime", error.display().replace("<python-input-0>", NAME)) from None
+            raise ScriptError("runtime", error.display().replace("<python-input-0>", self._name)) from None
         except monty.MontyCrashedError as error:
             raise ScriptError("sandbox", f"its process was ended: {error}") from None
         except monty.MontyError as error:
@@ -284,12 +286,12 @@ def _settled(value: Any) -> Any:
     return {"return_value": value}
 
 
-def _moved_up(text: str) -> str:
+def _moved_up(text: str, script: str) -> str:
     """The messages with the line numbers of the script without its first line."""
     lines: list[str] = []
     for line in text.splitlines():
         head, _, rest = line.partition(":")
         number, _, tail = rest.partition(":")
-        is_place = head == NAME and number.isdigit()
+        is_place = head == script and number.isdigit()
         lines.append(f"{head}:{int(number) - 1}:{tail}" if is_place else line)
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import cast
 
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.catalog import Catalog
-from toolbus.core.values.records import JSON, ToolSpec
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.schema.node import Schema
 
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -216,10 +216,35 @@ def stub(name: str, spec: ToolSpec) -> Stub:
     return Stub(name=name, spec=spec, arguments=arguments, text="\n".join(lines) + "\n")
 
 
-def joined(stubs: Iterable[Stub], inputs: Mapping[str, JSON] | None = None) -> str:
-    """One text of stubs, and of the values that a script is given."""
-    given = "".join(f"{name}: {_input_type(value)}\n" for name, value in (inputs or {}).items())
+def joined(stubs: Iterable[Stub], given: str = "") -> str:
+    """One text of stubs, and of the types of the values that a script is given."""
     return "\n".join([HEADER, *(one.text for one in stubs), given])
+
+
+def value_types(inputs: Mapping[str, JSON]) -> str:
+    """The types of the values that a script is given."""
+    return "".join(f"{name}: {_input_type(value)}\n" for name, value in inputs.items())
+
+
+def argument_types(schema: JSONObject) -> str:
+    """The types of the arguments that a script is given; one that may be left out is None then."""
+    writer, whole = TypeWriter("input"), Schema(dict(schema))
+    required, properties = whole.required({}), whole.properties
+    rows: list[str] = []
+    for name, own in argument_names(properties).items():
+        one = whole.of(properties[own])
+        is_given = own in required or "default" in one.own
+        kind = writer.annotation(one, own)
+        rows.append(f"{name}: {kind if is_given or kind == 'Any' else f'{kind} | None'}\n")
+    return "\n".join([*writer.classes, "".join(rows)])
+
+
+def argument_values(schema: JSONObject, given: JSONObject) -> dict[str, JSON]:
+    """The values of the arguments by their identifiers: as given, the default, or None."""
+    whole = Schema(dict(schema))
+    properties = whole.properties
+    usual = {own: whole.of(properties[own]).own.get("default") for own in properties}
+    return {name: given.get(own, usual[own]) for name, own in argument_names(properties).items()}
 
 
 def _returned(spec: ToolSpec, writer: TypeWriter) -> str:

@@ -52,10 +52,14 @@ class SuspendedScript:
     first: int
     """The call whose question is asked now."""
     printed: str = ""
+    tool: str = ""
+    """The tool that the script is, `server/tool`; empty for any other script."""
 
     def pending(self, user: str, shared: SharedSeal | None) -> Pending:
         """The suspended script as a pending call: the call that waits, and the sealed script."""
-        return replace(self.waiting, script=_seal(shared).seal(_PURPOSE, user, self._payload(), _SECONDS))
+        sealed = _seal(shared).seal(_PURPOSE, user, self._payload(), _SECONDS)
+        # What was approved and counted of the waiting call is sealed; beside it stands that of the tool.
+        return replace(self.waiting, script=sealed, approved=None, approved_by=None, counted=None)
 
     @property
     def waiting(self) -> Pending:
@@ -87,6 +91,7 @@ class SuspendedScript:
             "open": {str(number): asdict(one) for number, one in self.open.items()},
             "first": self.first,
             "printed": self.printed,
+            "tool": self.tool,
         }
 
 
@@ -109,6 +114,7 @@ def opened(sealed: str, user: str, shared: SharedSeal | None) -> SuspendedScript
         open={int(number): UnfinishedCall(**one) for number, one in values["open"].items()},
         first=values["first"],
         printed=values["printed"],
+        tool=values.get("tool", ""),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.script_tools.files import script_files
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.stations import local_files
 from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, named_file, nearest_file, read_plain, user_folder
@@ -180,6 +181,7 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
     for entry in config.hooks:
         # Relative, so that a link that leads out of the folder is reviewed as well.
         yield from (os.path.relpath(path, folder) for path in local_files(entry))
+    yield from (os.path.relpath(path, folder) for path in script_files(config))
     for server in servers:
         if (path := env_file_path(server, folder)) is not None:
             yield path

@@ -60,7 +60,7 @@ NARROWED = frozenset(
 KEPT = frozenset(("override", "prefix", "limits", "resource_limit"))
 """Fields of your own servers that only your own config may change."""
 _TUNING = FREE | NARROWED | KEPT
-_NESTED = {"timeouts": 1, "limits": 1, "code": 1, "serve": 1, "override": 2, "profiles": 2}
+_NESTED = {"timeouts": 1, "limits": 1, "code": 1, "serve": 1, "override": 2, "profiles": 2, "tools": 1}
 """The depth to which a mapping is merged; all others, such as `env` and `search`, are replaced."""
 _STRICTNESS = {"off": 0, "warn": 1, "block": 2}
 
@@ -68,7 +68,7 @@ USERS_WINS = frozenset(("quotas", "audit", "history", "telemetry", "tokens", "ro
 """Settings of your own config that a config which extends it cannot change."""
 NOT_INHERITED = frozenset(
     (
-        *("lock", "policy", "include", "exclude", "profiles", "hooks"),  # those of both files apply
+        *("lock", "policy", "include", "exclude", "profiles", "hooks", "tools"),  # those of both files apply
         *("serve", "store", "search", "extends", "enabled_servers", "tool_allowlist"),
     )
 )
@@ -412,6 +412,15 @@ def profiles_with(user: BusConfig, own: JSON, location: Location) -> JSON:
                 fields[key] = value
     mistakes.raise_any()
     return {name: profile for name, profile in found.items() if profile is not None}
+
+
+def tools_with(user: BusConfig, own: JSON, location: Location) -> JSON:
+    """The scripts of a config and yours, as tools; a name that both have is a mistake."""
+    if not user.tools or not (own is None or is_mapping(own)):
+        return {} if own is None else own
+    problem = f"is a tool of your own config, {_of(user)}; choose another name"
+    Mistakes(location.error(problem, f"tools.{name}") for name in own or () if name in user.tools).raise_any()
+    return {**user.tools, **(own or {})}
 
 
 def of_user(alias: str, entry: JSON, user: BusConfig) -> bool:

@@ -39,9 +39,11 @@ from toolbus.config.layers import (
     narrowed,
     of_user,
     profiles_with,
+    tools_with,
 )
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.script_tools.entry import SCRIPTS, ScriptEntries, ScriptEntry
 from toolbus.config.settings.policy import check_aliases
 from toolbus.config.settings.store import tokens_within
 from toolbus.core.values.errors import ConfigError
@@ -196,9 +198,15 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
         settings |= inherited(user, settings)
         with mistakes.collected():
             settings["profiles"] = profiles_with(user, settings.get("profiles"), location)
+        with mistakes.collected():
+            settings["tools"] = tools_with(user, settings.get("tools"), location)
     if "hooks" in found.settings:
         settings["hooks"] = layers.stations(mistakes)
     entries = {**dict.fromkeys(() if user is None else user.servers), **found.entries}
+    if settings.get("tools"):
+        if entries.get(SCRIPTS) is not None:
+            mistakes.append(_named_like_scripts(layers.location(SCRIPTS)))
+        entries = {**{alias: one for alias, one in entries.items() if alias != SCRIPTS}, SCRIPTS: None}
     aliases = [*entries, *found.misnamed]
     wanted, lists, bus, notes = aliases, dict[JSON, JSON](), BusConfig(), list[str]()
     with mistakes.collected():
@@ -207,6 +215,7 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     with mistakes.collected():
         enabled = location.names(settings.pop("enabled_servers", aliases), "enabled_servers")
         _known_servers(enabled, aliases, "enabled_servers", location)
+        enabled = {*enabled, SCRIPTS} if settings.get("tools") else enabled
         wanted = [alias for alias in aliases if alias in enabled]
     try:
         settings, notes = BusConfig.renamed(settings)
@@ -222,6 +231,8 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     mistakes += [] if user is None else loosened(user, found.settings, bus, location)
     removed = [alias for alias, entry in found.entries.items() if entry is None and layers.is_layered]
     entries = {alias: entries.get(alias) for alias in aliases if alias not in removed}
+    if bus.tools:
+        entries[SCRIPTS] = _entry_of(bus.tools)
     found = replace(found, warnings=(*found.warnings, *notes))
     servers, off = _servers(entries, wanted, lists, found, layers, bus)
     with mistakes.collected():
@@ -233,6 +244,16 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
+
+
+def _entry_of(tools: Mapping[str, ScriptEntry]) -> JSON:
+    """The scripts of a config as one server; it is the last one, so no tool of another one is renamed."""
+    scripts = ScriptEntries(tuple(tools.items()))
+    return {"server": scripts, "prefix": "", "trust_annotations": True, "era": "modern"}
+
+
+def _named_like_scripts(location: Location) -> ConfigError:
+    return location.error(f"is the name of the scripts in {SCRIPTS}; choose another alias", "alias")
 
 
 def _servers(
@@ -323,6 +344,7 @@ def _with_whole_paths(bus: BusConfig, file: str | None, folder: Path | None) -> 
     """The config as it is in that file; relative paths of its settings are relative to the folder."""
     own = {
         "tokens": tokens_within(bus.tokens, folder),
+        "tools": {name: entry.within(file, folder) for name, entry in bus.tools.items()},
         "audit": bus.audit and bus.audit.within(folder),
         "serve": bus.serve and bus.serve.within(folder),
         "registry": _registry_within(bus.registry, folder),

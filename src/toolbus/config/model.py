@@ -25,6 +25,7 @@ from pydantic import (
 from toolbus.config.base import ConfigModel, Seconds, Text, Texts
 from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
+from toolbus.config.script_tools.entry import ScriptEntry, check_names
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.settings.audit import (
@@ -354,6 +355,7 @@ class BusConfig(ConfigModel):
         "quotas": QUOTAS_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
         "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
+        "tools": "expected a mapping of names to {script: FILE, description: ..., input: {...}}",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
     }
     _keeps_null = True
@@ -396,6 +398,8 @@ class BusConfig(ConfigModel):
     """Globs on public tool names, or on `server/tool`: tools that are shown in every mode."""
     roots: Texts = ()
     """Folders to expose to servers as roots; relative to the config's folder."""
+    tools: dict[str, ScriptEntry] = {}
+    """Scripts that are offered as tools, by name; their steps may call tools that a model does not see."""
     context: Annotated[tuple[ContextSource, ...], Strict(False)] = ()
     """Resources to put into an agent's context."""
     context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST)
@@ -413,8 +417,7 @@ class BusConfig(ConfigModel):
     telemetry: TelemetrySetting = DEFAULT_TELEMETRY
     """The content of OpenTelemetry spans, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
-    """The place for tokens: `auto`, `keyring`, `memory` or `file:DIR`; in code, also a `TokenStore`.
-    """
+    """The place for tokens: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     store: StoreSetting | None = None
     """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
@@ -549,6 +552,7 @@ class BusConfig(ConfigModel):
             check_alias(alias)
         if self.policy:
             check_aliases(self.servers, Location())
+        check_names(self.tools)
         for name in self.profiles:
             if problem := view_name_problem(name):
                 raise Location().error(problem, f"profiles.{name}")

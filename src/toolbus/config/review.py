@@ -13,6 +13,7 @@ from io import StringIO
 from toolbus.config.find import DOTENV, Contents, env_file_path
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.script_tools.entry import has_scripts
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth
@@ -49,6 +50,7 @@ def review(config: BusConfig) -> dict[str, JSON]:
         # The user's own servers need no review; what another layer may change of them is not dangerous.
         alias: reviewed.facts(server) if server.folder is None else {"from": str(server.file)}
         for alias, server in config.servers.items()
+        if not has_scripts(server.server)
     }
 
 

@@ -33,6 +33,7 @@ _SANDBOX: dict[str, JSON] = {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Sa
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
     "transport": {"enum": list(TRANSPORTS)},
+    "openapi": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/OpenApi"}]},
     "auth": {
         "anyOf": [
             {"const": "oauth"},

@@ -19,13 +19,22 @@ from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON, OWN
 
-TargetKind: TypeAlias = Literal["url", "command", "server_json", "mcpb", "python", "registry"]
+TargetKind: TypeAlias = Literal["url", "openapi", "command", "server_json", "mcpb", "python", "registry"]
 REGISTRY = "registry:"
 FORMS = (
-    "expected a URL with https:// or http://, a .json, .mcpb or .py file, or registry:NAME; "
+    "expected a URL with https:// or http://, a .json, .yaml, .mcpb or .py file, or registry:NAME; "
     "a command comes last, after --"
 )
-_FILES: dict[str, TargetKind] = {".json": "server_json", ".mcpb": "mcpb", ".py": "python"}
+_FILES: dict[str, TargetKind] = {
+    ".json": "server_json",
+    ".yaml": "openapi",
+    ".yml": "openapi",
+    ".mcpb": "mcpb",
+    ".py": "python",
+}
+_DOCUMENT = re.compile(r"https?://[^?#]*\.(?:json|ya?ml)(?:[?#]|$)", re.IGNORECASE)
+"""The URL of an OpenAPI document, which no MCP server has."""
+_BEGINNING = re.compile(rb'\s*\{\s*"(?:openapi|swagger)"\s*:')
 _RUNNER = "toolbus.connect.python_file"
 """The module that serves the server object of a Python file."""
 _GENERIC = frozenset(("mcp", "api", "www", "app", "server", "servers", "remote", "index", "main", "dist"))
@@ -51,14 +60,14 @@ class Target:
     @property
     def is_typed(self) -> bool:
         """Whether the user has typed the whole launch; otherwise it has to be reviewed first."""
-        return self.kind in ("url", "command", "python")
+        return self.kind in ("url", "openapi", "command", "python")
 
     @property
     def shown(self) -> str:
         """The target in a message, without secrets."""
         match self.kind:
-            case "url":
-                return shown_url(self.text)
+            case "url" | "openapi":
+                return shown_url(self.text) if "://" in self.text else printable(self.text)
             case "command":
                 return printable(os.path.basename(self.text))
             case _:
@@ -67,7 +76,7 @@ class Target:
     @property
     def alias(self) -> str:
         """A name for the server, if nothing else names it."""
-        if self.kind == "url":
+        if "://" in self.text and self.kind in ("url", "openapi"):
             return _usable(_host_name(self.text))
         words = (self.text, *self.args) if self.kind == "command" else (self.text.removeprefix(REGISTRY),)
         return _usable(_program_name(words))
@@ -80,7 +89,7 @@ def target_of(text: str) -> Target:
     if text.startswith(REGISTRY):
         return Target(kind="registry", text=text)
     if "://" in text:
-        return Target(kind="url", text=_url(text))
+        return Target(kind="openapi" if _DOCUMENT.match(text) else "url", text=_url(text))
     path, _, server = text.partition(".py:") if ".py:" in text else (text, "", "")
     path = f"{path}.py" if server else path
     kind = _FILES.get(Path(path).suffix.lower())
@@ -88,7 +97,18 @@ def target_of(text: str) -> Target:
         raise ConfigError(f"{_quoted(text)} is not a server to use without a config: {FORMS}")
     if not os.path.isfile(os.path.expanduser(path)):
         raise ConfigError(f"{path!r}: no such file; check the path")
-    return Target(kind=kind, text=path, server=server or None)
+    return Target(kind="openapi" if is_api_document(path) else kind, text=path, server=server or None)
+
+
+def is_api_document(text: str) -> bool:
+    """Whether a word is the URL or the file of an OpenAPI document."""
+    path = Path(text).expanduser()
+    if "://" in text or path.suffix.lower() not in (".json", ".yaml", ".yml"):
+        return _DOCUMENT.match(text) is not None
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return path.is_file()
+    with path.open("rb") as file:
+        return _BEGINNING.match(file.read(1000).removeprefix(b"\xef\xbb\xbf")) is not None
 
 
 def command_target(words: Sequence[str]) -> Target:
@@ -101,6 +121,10 @@ def typed_entry(target: Target) -> dict[str, JSON]:
     match target.kind:
         case "url":
             return {"url": target.text}
+        case "openapi" if "://" in target.text:
+            return {"openapi": target.text}
+        case "openapi":
+            return {"openapi": os.path.abspath(os.path.expanduser(target.text)).replace("${", "$${")}
         case "command":
             return {"command": target.text, **({"args": list(target.args)} if target.args else {})}
         case _:
@@ -142,7 +166,7 @@ def _program_name(words: Sequence[str]) -> str:
         name = re.split(r"[/\\]", word)[-1]
         if word.startswith("-") or not _NAME.fullmatch(word) or _LAUNCHER.fullmatch(name.lower()):
             continue
-        plain = re.sub(r"(?<=.)@.*$|\.(?:py|m?js|ts|exe|cmd|sh|json|mcpb)$", "", name)
+        plain = re.sub(r"(?<=.)@.*$|\.(?:py|m?js|ts|exe|cmd|sh|json|ya?ml|mcpb)$", "", name)
         plain = re.sub(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-mcp|-server)$", "", plain)
         return plain.rpartition(".")[2]
     return ""

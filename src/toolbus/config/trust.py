@@ -191,6 +191,7 @@ def watched_files(config: BusConfig) -> list[Path]:
     files = layer_files(config)
     with suppress(ConfigError):  # of a package that became too large
         files += [Path(path) for entry in config.stations for path in local_files(entry)]
+    files += [Path(entry.path) for entry in config.tools.values()]
     if config.file is None or config.reviewed is None:
         return files
     with suppress(OSError):  # without a state folder there is no record

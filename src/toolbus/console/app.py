@@ -6,6 +6,7 @@ the session. Links are relative, so that the secret is in no markup; no log or e
 """
 
 import asyncio
+import json
 import logging
 import secrets
 import time
@@ -18,6 +19,8 @@ from typing import NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
+from toolbus.console.apps.frames import AppPlace
+from toolbus.console.apps.sandbox import AppSandbox
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element
 from toolbus.console.layout import THEME_ACTION, Surroundings, Theme, document, navigation, refusal
@@ -25,11 +28,12 @@ from toolbus.console.links import is_place
 from toolbus.console.page import Fields, Notice, Page, PageRequest
 from toolbus.console.pages import BY_PATH, PAGES
 from toolbus.core.values.errors import ToolbusError
-from toolbus.core.values.records import JSONObject
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest, encoded
+from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest, encoded, is_json
 from toolbus.gateway.http.streams import KEEPALIVE, woken
+from toolbus.schema.values import is_object
 
 TOKEN_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
@@ -137,8 +141,9 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_CSP = b"content-security-policy"
 _SECURE: Headers = (
-    (b"content-security-policy", _POLICY.encode()),
+    (_CSP, _POLICY.encode()),
     # Other origins, such as another port, must not see the secret in the path. Not no-referrer: with it,
     # browsers send `Origin: null` with every form, and we need the origin.
     (b"referrer-policy", b"same-origin"),
@@ -171,6 +176,8 @@ class ConsoleApp:
         if serve.console is True:
             console.server_drafts.refusal = OPEN
         self.entry = entry or ConsoleEntry()
+        self.sandbox: AppSandbox | None = None
+        """The other origin, which serves apps."""
         self._serve = serve
         self._hosts = Hosts(serve)
         self._streams = Streams(console, (limits or HttpLimits()).keepalive_seconds)
@@ -263,13 +270,14 @@ class ConsoleApp:
         folder, _, name = where.partition("/")
         is_stream = folder == "events" and http.facts.method == "GET"
         page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
+        apps = self._app_place(peer)
         if page is None and folder in BY_PATH and name in BY_PATH[folder].downloads and query is not None:
             return await self._download(
                 http, BY_PATH[folder], name, PageRequest(session=session.name, query=query)
             )
         if page is None or query is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such page.")
-        request = PageRequest(session=session.name, query=query)
+        request = PageRequest(session=session.name, query=query, apps=apps)
         if is_stream:
             return await self._stream(http, page, request)
         await self.console.look_at_runs()
@@ -279,7 +287,8 @@ class ConsoleApp:
             place=f"{page.path}?{http.query.decode('ascii')}",
             theme=_theme(http),
         )
-        return await self._send_html(http, 200, document(page, self.console, content, around))
+        framed = apps.origin if page.shows_apps else ""
+        return await self._send_html(http, 200, document(page, self.console, content, around), framed)
 
     async def _download(self, http: HttpRequest, page: Page, name: str, request: PageRequest) -> None:
         """Send a file of a page."""
@@ -313,6 +322,8 @@ class ConsoleApp:
         self.console.presence.note_request()
         where = _asked(http)[1]
         path, _, name = where.partition("/")
+        if path == "app":
+            return await self._answer_app(http, session, self._app_place(peer), name)
         page = BY_PATH.get(path)
         action = None if page is None else page.actions.get(name)
         if where == THEME_ACTION:
@@ -331,6 +342,26 @@ class ConsoleApp:
             goes_to, request.notice = page.path, Notice(text=str(error), kind="failed")
         session.say(request.notice)
         return await self._redirect(http, f"../{_known(goes_to, page.path)}")
+
+    def _app_place(self, peer: HttpPeer) -> AppPlace:
+        return AppPlace() if self.sandbox is None else self.sandbox.place(peer)
+
+    async def _answer_app(
+        self, http: HttpRequest, session: ConsoleSession, place: AppPlace, what: str
+    ) -> None:
+        """Answer the script of a page about the app in its frame."""
+        if not is_json(http.headers.get("content-type", "")):
+            await self._refuse(http, 415, "Not like that", "An app takes JSON.")
+            return
+        try:
+            given: JSON = json.loads(await http.body())
+        except (ValueError, RecursionError):
+            given = None
+        if not is_object(given):
+            await self._refuse(http, 400, "Not like that", "That JSON cannot be read.")
+            return
+        answer = await self.console.apps.answer(session.name, place, what, given)
+        await http.respond_json(200, answer, (*_SECURE, _NOT_STORED))
 
     async def _choose_theme(self, http: HttpRequest, peer: HttpPeer) -> None:
         """Remember light or dark in the browser, and go back to the page."""
@@ -351,8 +382,11 @@ class ConsoleApp:
 
     # Responses
 
-    async def _send_html(self, http: HttpRequest, status: int, page: str) -> None:
-        await http.respond(status, page.encode(errors="replace"), (*_SECURE, _NOT_STORED, _HTML))
+    async def _send_html(self, http: HttpRequest, status: int, page: str, framed: str = "") -> None:
+        """Send a page, with frames of one other origin if there is one."""
+        policy = f"{_POLICY}; frame-src {framed}" if framed else _POLICY
+        headers = ((_CSP, policy.encode("latin-1")), *_SECURE[1:], _NOT_STORED, _HTML)
+        await http.respond(status, page.encode(errors="replace"), headers)
 
     async def _refuse(self, http: HttpRequest, status: int, title: str, *lines: Child) -> None:
         await self._send_html(http, status, refusal(title, *lines, assets=_way_back(http)))

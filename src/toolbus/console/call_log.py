@@ -35,7 +35,7 @@ LARGEST_CONTENT = 1_000_000
 LONGEST_TEXT = 500
 """Characters of a name or an error that are kept."""
 MOST_PROGRESS = 10
-OWN_FACE = "console"
+OWN_FACES = ("console", "app")
 _UNSENT: frozenset[Reason] = frozenset({"refused", "invalid_arguments", "not_json", "unknown_tool"})
 """Failures that no server took time for."""
 Outcome: TypeAlias = Literal["ok", "pending"] | Reason
@@ -135,7 +135,7 @@ class CallRecord:
     @property
     def shows_content(self) -> bool:
         """Whether its content is shown: the user keeps that, or the console made the call."""
-        return self.caller.face == OWN_FACE or self._log.keeps_content
+        return self.caller.face in OWN_FACES or self._log.keeps_content
 
     def recorded(self) -> HistoryCall:
         """A record of it, without its content."""
@@ -235,7 +235,7 @@ class CallLog:
         if history is not None:
             keeps_all = history.setting.keep == "everything"
             history.put_call(partial(_written, record, arguments, result) if keeps_all else record.recorded)
-        if record.caller.face != OWN_FACE:
+        if record.caller.face not in OWN_FACES:
             record.arguments = None
             return
         record.result = None if record.size > LARGEST_CONTENT else result

@@ -18,6 +18,7 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
+from toolbus.console.apps.frames import AppFrames
 from toolbus.console.call_log import CallLog
 from toolbus.console.editing.drafts import ServerDrafts
 from toolbus.console.record.past import PastCalls
@@ -182,6 +183,7 @@ class Console:
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.apps = AppFrames(bus, self.trials)
         self.server_drafts = ServerDrafts(bus, self.begin, lambda: self.changed("trials"))
         self.readings = Trials(bus, self.begin, lambda: self.changed("trials"))
         """The resources, prompts and skills that were read here."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolbus.console.apps.frames import AppPlace
 from toolbus.console.console import Console, Topic
 from toolbus.console.editing.fields import Fields
 from toolbus.console.elements import Element
@@ -35,6 +36,8 @@ class PageRequest:
     query: Fields = field(default_factory=Fields)
     form: Fields = field(default_factory=Fields)
     """The form of an action."""
+    apps: AppPlace = field(default_factory=AppPlace)
+    """The place of apps for the browser."""
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 
@@ -88,6 +91,8 @@ class Page:
     scripts: tuple[str, ...] = ()
     """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    shows_apps: bool = False
+    """Whether it has frames of the other origin."""
     downloads: Mapping[str, Export] = field(default_factory=dict[str, Export])
     """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""

@@ -57,7 +57,7 @@ def short_session(session: str) -> str:
     """As much of the name of a session as tells it from others; all of it would let a reader use it."""
     kind, dash, rest = session.partition("-")
     # Ours begin with a word; the session of a client is random, and may have a dash anywhere.
-    return f"{kind}-{rest[:_SHOWN]}" if dash and kind in ("cli", "console") else session[:_SHOWN]
+    return f"{kind}-{rest[:_SHOWN]}" if dash and kind in ("cli", "console", "app") else session[:_SHOWN]
 
 
 def moment(at: float) -> Element:

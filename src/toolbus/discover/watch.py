@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -71,10 +72,10 @@ class Discovery:
         self.tracing = tracing
         self._publish = publish
         self._emit = emit
-        self._dirty: set[ListKind] = set()
-        self._wanted: set[ListKind] = set()
+        self._dirty: frozenset[ListKind] = frozenset()
+        self._wanted: frozenset[ListKind] = frozenset()
         """The lists that have expired and somebody needs."""
-        self._running: set[ListKind] = set()
+        self._running: frozenset[ListKind] = frozenset()
         """The lists that are being listed again."""
         self._round = Flag()
         """Set, and replaced, whenever some were listed again."""
@@ -88,9 +89,9 @@ class Discovery:
         self._listed = Flag()
         self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
         """The reason why each kind could not be listed the last time; None if it was."""
-        self._stale: set[ListKind] = set()
+        self._stale: frozenset[ListKind] = frozenset()
         """The kinds of which the last good list is kept."""
-        self._reported: set[str] = set()
+        self._reported: frozenset[str] = frozenset()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server)
 
@@ -178,7 +179,7 @@ class Discovery:
         if self._reads is not None and (uri is not None or "resources" in (kinds or ())):
             self._reads.forget(uri)
         if kinds:
-            self._dirty.update(kinds)
+            self._dirty = self._dirty.union(kinds)
             self._noticed.set()
 
     async def run(self, session: ServerSession) -> None:
@@ -200,8 +201,8 @@ class Discovery:
             await self.subscriptions.stop_listening()
             self._listening.clear()
             self._noticed.clear()
-            self._dirty.clear()
-            self._wanted.clear()
+            self._dirty = frozenset()
+            self._wanted = frozenset()
             self._listed.clear()
             self._listing = False
             self._expiry.announced, self._reads = frozenset(), None
@@ -216,8 +217,9 @@ class Discovery:
                     await self._noticed.wait()
             if not self._wanted:
                 await asyncio.sleep(DEBOUNCE)
-            noticed, self._dirty, self._running = self._dirty, set(), self._dirty | self._wanted
-            self._wanted = set()
+            noticed, self._running = self._dirty, self._dirty | self._wanted
+            self._dirty = frozenset()
+            self._wanted = frozenset()
             self._noticed.clear()
             try:
                 kinds: list[ListKind] = [kind for kind in KINDS if kind in self._running]
@@ -225,12 +227,12 @@ class Discovery:
                 self._report((noticed | changed) - self._dirty)
             except ToolbusError as error:  # a request failed, or the link is going down
                 logger.debug("%s", error)
-                self._dirty.update(self._running)
+                self._dirty = self._dirty.union(self._running)
             self._end_round()
             delay = min(delay * 2, MAX_RETRY_DELAY) if self._dirty else RETRY_DELAY
 
     def _end_round(self) -> None:
-        self._running = set()
+        self._running = frozenset()
         ended, self._round = self._round, Flag()
         ended.set()
 
@@ -253,7 +255,7 @@ class Discovery:
                     self._listening.set()
                     if self._listing:
                         # Changes are not replayed: list everything again.
-                        self._dirty.update(KINDS)
+                        self._dirty = self._dirty.union(KINDS)
                         self._noticed.set()
                     async for _ in subscription:
                         pass  # each event also arrives as a legacy notification
@@ -278,13 +280,13 @@ class Discovery:
         """Publish these lists if anything about them is new; returns those that are."""
         before, now = self.inventory, self.inventory if keep else Inventory()
         changed: set[ListKind] = set()
-        self._dirty.update(kind for kind, result in results.items() if result.is_temporary)
+        self._dirty = self._dirty.union(kind for kind, result in results.items() if result.is_temporary)
         for kind, result in results.items():
             self._problems[kind] = result.problem
             if keep and result.problem:
-                self._stale.add(kind)
+                self._stale = self._stale.union((kind,))
                 continue
-            self._stale.discard(kind)
+            self._stale = self._stale.difference((kind,))
             if not _same(getattr(now, kind), result.records):
                 changed.add(kind)
                 now = replace(now, **{kind: result.records})
@@ -304,7 +306,7 @@ class Discovery:
             self._publish()
         return changed
 
-    def _report(self, kinds: set[ListKind]) -> None:
+    def _report(self, kinds: AbstractSet[ListKind]) -> None:
         """Emit that these lists have changed."""
         names = {"resources" if kind in ("templates", "skills") else kind for kind in kinds}
         for kind in _CHANGING:
@@ -316,8 +318,8 @@ class Discovery:
         fresh = [message for message in dict.fromkeys(dropped) if message not in self._reported]
         dropped.clear()
         if len(self._reported) > MAX_REPORTED:
-            self._reported.clear()
-        self._reported.update(fresh)
+            self._reported = frozenset()
+        self._reported = self._reported.union(fresh)
         self._warn_some([(message, None) for message in fresh])
         for note in now.notes:
             if note not in before.notes:

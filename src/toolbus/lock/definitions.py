@@ -2,13 +2,14 @@
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
 depend on the order of keys or sets, on white space in texts, or on metadata that nobody acts on. The only
-relevant members of `_meta` are `ui`, `ui/visibility` and `ui/resourceUri`.
+relevant members of `_meta` are `ui`, `ui/visibility`, `ui/resourceUri` and the digest of a script.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
+from toolbus.config.script_tools.files import DIGEST
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
 from toolbus.core.values.apps import FLAT_URI, FLAT_VISIBILITY
@@ -174,7 +175,7 @@ def locked_meta(meta: JSON) -> dict[str, JSON]:
     Clients ignore the flat URI of a tool with `ui.resourceUri`.
     """
     given = entries_of(meta)
-    keys = ["ui", FLAT_VISIBILITY]
+    keys = ["ui", FLAT_VISIBILITY, DIGEST]
     if "resourceUri" not in entries_of(given.get("ui")):
         keys.append(FLAT_URI)
     return {key: value for key, value in given.items() if key in keys}

@@ -230,7 +230,7 @@ def _is_flat(schema: Node) -> bool:
     """Whether the properties of a body can be arguments: it is an object, and has no others."""
     return (
         schema.get("type", "object") == "object"
-        and bool(entries_of(schema.get("properties")))
+        and is_object(schema.get("properties"))
         and schema.get("additionalProperties", False) is False
         and schema.get("nullable") is not True
         and schema.keys().isdisjoint(_PLAIN)

@@ -1,18 +1,22 @@
-"""A server in plain JSON-RPC over stdio that does what a script says; it starts in no time.
+"""A server in plain JSON-RPC over stdio that follows a script; it starts in no time.
 
-Run it: `python scripted.py SCRIPT.json`. The keys of the script, none of them needed:
+Run it: `python scripted.py SCRIPT.json`. All keys of the script are optional.
 
-`tools` what it lists (a tool without schema takes anything); `results` tool -> its result (else the
-arguments, as JSON text); `hangs` tools that never answer; `steps` tool -> how many steps of progress it
-reports, each before the next `go`; `marker` a file or FIFO that gets a line at each start and at each call
-that hangs; `waits` whether it answers nothing before the first `go`; `stays`
-whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
-`control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
-what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
-arguments); `lists_declared` whether it lists a tool named for the capabilities that the client declares;
-`asks` tool -> what it asks the user (the answer is its result, as JSON text); `logs` what it logs before it
-calls a tool, reads a resource or fills in a prompt: level -> data; `declares` capabilities that it has, or
-only says to have; `instructions` its own.
+Lists: `tools` (a tool without schema takes anything), `resources`, `templates` and `prompts`. With
+`lists_declared`, it lists a tool named for the capabilities that the client declares.
+
+Answers: `results` tool -> its result (else the arguments, as JSON text), `contents` URI -> its content, and
+`messages` prompt -> its messages (else the arguments). `asks` tool -> its question to the user, whose answer
+is the result, as JSON text. `hangs` tools never answer.
+
+Times: `steps` tool -> the number of its progress messages, each before the next `go`. `waits`: it answers
+nothing before the first `go`. `stays`: it stays when its input ends, and ignores SIGTERM.
+
+Output: `stderr` and `stdout` at the start. `logs` level -> data, before it calls a tool, reads a resource or
+fills in a prompt. `marker` is a file or FIFO that gets a line at each start and at each call that hangs.
+
+`control` is a FIFO for commands while it runs: `go`, `grow NAME` or `die`. `declares` are its capabilities,
+real or not, and `instructions` its own.
 """
 
 import json

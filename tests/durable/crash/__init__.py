@@ -1,8 +1,9 @@
 """The kill test of durable runs: workers that are killed in the middle, and checks afterwards.
 
 Each run makes ten calls: writes that must not be repeated, writes that may be, and reads. Each run has one
-point at which its worker kills itself with SIGKILL, once. The point is before a model request, after the
-intent of a call was recorded, on the server before or after the effect, or before the result is recorded.
+point at which its worker kills itself with SIGKILL, once. The point is before a model request, or after the
+intent of a call was recorded. It may also be on the server, before or after the effect, or before the result
+is recorded.
 """
 
 import os
@@ -17,8 +18,8 @@ Phase = Literal["model", "intent", "unsent", "effect", "unrecorded"]
 PHASES: tuple[Phase, ...] = ("model", "intent", "unsent", "effect", "unrecorded")
 """The times at which a worker dies.
 
-They are: at a model request; with the intent recorded; while the server has the call, before its effect and
-after it; and with the result received, but not recorded.
+It dies at a model request, with the intent recorded, on the server before or after the effect, or with an
+unrecorded result.
 """
 TOOLS = ("write", "put", "look")
 """A write that must not be repeated; one that the config calls repeatable; a read by a trusted hint."""

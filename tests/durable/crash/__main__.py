@@ -40,7 +40,7 @@ def _given() -> argparse.Namespace:
     parser.add_argument("--store", choices=["postgres", "sqlite", "both"], default="both")
     parser.add_argument("--runs", type=int, default=20, help="of the kill test; 200 hit every point")
     parser.add_argument("--workers", type=int, default=3, help="of the kill test on Postgres; SQLite has one")
-    parser.add_argument("--freeze", type=float, default=75, help="seconds that a worker stands still")
+    parser.add_argument("--freeze", type=float, default=75, help="seconds that a worker is frozen")
     parser.add_argument("--down", type=float, default=40, help="seconds that Postgres is down")
     parser.add_argument("--minutes", type=float, default=30, help="the most that each pass may take")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -3,7 +3,8 @@
 //   {"tab": 1, "do": "open", "with": [{"colorScheme": "dark"}]}    a new tab, with cookies of its own
 //   {"tab": 1, "do": "click", "with": ["text=Restart"]}            any method of playwright's Page
 //   {"tab": 1, "do": "keyboard.press", "with": ["Tab"]}            or of its keyboard
-//   {"tab": 1, "do": "cookies" | "problems" | "close"}
+//   {"tab": 1, "do": "frame.evaluate", "with": ["/view", "1 + 1"]}    any method of the frame whose URL ends so
+//   {"tab": 1, "do": "cookies" | "problems" | "pages" | "close"}
 //
 // Problems are what no page of ours may cause: an error or a warning on the console, which is also how
 // Chromium reports what the content security policy forbids, an exception, a dialog.
@@ -36,12 +37,21 @@ async function act({ tab: number, do: action, with: given }) {
   if (action === 'problems') return problems.splice(0);
   if (action === 'cookies') return context.cookies();
   if (action === 'close') return context.close();
+  if (action === 'pages') return context.pages().map((one) => one.url());
+  if (action.startsWith('frame.')) return inFrame(page, action.slice('frame.'.length), ...given);
   const path = action.split('.');
   const method = path.pop();
   const target = path.reduce((object, key) => object[key], page);
   const value = await target[method](...given);
   if (Buffer.isBuffer(value)) return value.toString('base64');
   return ['string', 'number', 'boolean'].includes(typeof value) || method === 'evaluate' ? value : null;
+}
+
+async function inFrame(page, method, ending, ...given) {
+  const frame = page.frames().find((one) => one.url().endsWith(ending));
+  if (!frame) throw new Error(`no frame ends with ${ending}: ${page.frames().map((one) => one.url())}`);
+  const value = await frame[method](...given);
+  return method === 'evaluate' ? value ?? null : null;
 }
 
 console.log('ready');

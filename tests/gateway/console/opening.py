@@ -15,7 +15,7 @@ import httpx2
 
 from tests.gateway.front import Events
 from tests.inside.config import Serve
-from tests.inside.console import Console, ConsoleApp, ConsoleEntry
+from tests.inside.console import Console, ConsoleApp, ConsoleEntry, open_sandbox
 from tests.inside.core import Interactions, QuestionRouter, QuestionRouting
 from tests.inside.gateway import HttpLimits, HttpServer, StandaloneConsole, listening_socket
 from tests.patience import PATIENCE
@@ -132,7 +132,11 @@ async def console_over(
         port = sock.getsockname()[1]
         await server.start(sock)
         try:
-            async with httpx2.AsyncClient(timeout=PATIENCE) as http:
+            other = listening_socket("127.0.0.1", 0)
+            async with (
+                open_sandbox(console.apps, other) as app.sandbox,
+                httpx2.AsyncClient(timeout=PATIENCE) as http,
+            ):
                 yield Opened(f"http://127.0.0.1:{port}/console", port, bus, console, app, http)
         finally:
             app.drain()

@@ -51,7 +51,7 @@ def _is_harmless(markup: str) -> bool:
     read = Markup(markup)
     scripts = [one.get("src") for one in read.named("script")]
     images = [one.get("src") or "" for one in read.named("img")]
-    assert scripts in ([], ["../static/console.js", "../static/tools.js"])
+    assert scripts in ([], ["../static/console.js", "../static/apps.js", "../static/tools.js"])
     assert all(source.startswith("data:image/png;base64,") for source in images)
     assert not any(key.startswith("on") for _, given in read.elements for key in given)
     return True

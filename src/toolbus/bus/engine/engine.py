@@ -5,7 +5,7 @@ It starts and stops the bus, and changes its servers, one change at a time.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,6 +26,7 @@ from toolbus.call import Hook
 from toolbus.call.path import CallPath
 from toolbus.call.results import Results
 from toolbus.config import BusConfig, GetSecret, Secrets
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions
@@ -34,10 +35,10 @@ from toolbus.core.operation.events import (
     Emit,
     Hub,
 )
-from toolbus.core.operation.operation import Guard, Observer, ServerObserver, sees_servers
+from toolbus.core.operation.operation import Guard, Observer, Operation, ServerObserver, sees_servers
 from toolbus.core.values.catalog import Same
 from toolbus.core.values.errors import FORKED, BusClosed
-from toolbus.core.values.records import Inventory
+from toolbus.core.values.records import Inventory, ToolResult
 from toolbus.policy.answers import ANSWER, StoredAnswers
 from toolbus.policy.layers import Layer
 from toolbus.policy.quotas.quotas import file_counts
@@ -142,6 +143,8 @@ class Engine:
     """The bus itself."""
     path: CallPath
     """The path of every operation."""
+    run_script: Callable[[Operation, ScriptCode], Awaitable[ToolResult]]
+    """Runs a script that is a tool."""
 
     def __init__(self, config: BusConfig, extensions: BusExtensions) -> None:
         """`LockError` if there is a lockfile that cannot be used."""

@@ -13,6 +13,7 @@ from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.call.routes import ServerRequests
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Event, StateChanged
@@ -66,7 +67,8 @@ class ServersOwner(Protocol):
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of one of its own links."""
-        ...
+
+    async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult: ...
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         """Answer a request of one of its own servers."""
@@ -340,8 +342,8 @@ class Servers:
         second: SecondLink | None = None,
     ) -> Server:
         """A server with a link that is not connected yet, or the second link of one."""
+        from toolbus.bus.engine.script_requests import requests_to
         from toolbus.connect.link import Link
-        from toolbus.connect.requests import LinkRequests
         from toolbus.discover import Discovery
 
         alias, owner = config.alias, self._owner
@@ -351,7 +353,7 @@ class Servers:
         tracing = owner.telemetry.tracing(alias)
         discovery = Discovery(alias, changed, take, tracing)
         link = Link(config, identity, discovery, tracing.following(emit), interactions, owner.admit, early)
-        server = Server(link, discovery, LinkRequests(link))
+        server = Server(link, discovery, requests_to(link, owner.run_script))
         if second is not None or config.era != "auto":
             return server
 

@@ -14,6 +14,7 @@ from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.targets import decides_nothing, other_target
 from toolbus.config import BusConfig
+from toolbus.config.script_tools.files import ScriptCode
 from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, for_user
 from toolbus.core.operation.events import (
@@ -30,7 +31,7 @@ from toolbus.core.operation.events import (
 from toolbus.core.operation.operation import Caller, CallRegister, Operation
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.catalog import Same
-from toolbus.core.values.records import Inventory
+from toolbus.core.values.records import Inventory, ToolResult
 from toolbus.policy.approvals import Approvals
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.guard import PolicyGuard
@@ -163,6 +164,10 @@ class Tenant:
         """The rules that match nothing of what the servers offer, as far as these are listed."""
         use = RuleUse(layer=layer, shaped=Same(self.live.shaped), disabled=self.engine.enforcement.disabled)
         return self.live.snapshot.dead_rules(use)
+
+    async def run_script(self, operation: Operation, code: ScriptCode, /) -> ToolResult:
+        """Run a script that is a tool, for the caller of the operation."""
+        return await self.engine.run_script(operation, code)
 
     def shares(self, server: str) -> bool:
         """Whether the connection to a server is everybody's."""

@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from weakref import ref
 
+from toolbus.bus.rules.script_server import ScriptFiles
 from toolbus.config import BusConfig, LockMode, ServerConfig
 from toolbus.config.launch.administrator import ASK, Administrator, read_administrator
 from toolbus.config.location import joined
@@ -47,6 +48,7 @@ class LockApprovals:
         if not config.for_lock:
             self.stations = station_codes(config)
             self.held_stations = held_hooks(config, self.stations, files.values())
+        self._scripts = ScriptFiles(config)
         self.administrator = administrator_of(config, has_lock=None not in files.values())
         for code in self.stations:
             refused = self.administrator.hook_refusal((code.entry.use, code.target), code.paths)
@@ -94,6 +96,7 @@ class LockApprovals:
 
     def servers_to_use(self, config: BusConfig) -> BusConfig:
         """The config with a mistake for each server that must not be started."""
+        config = self._scripts.in_use(config)
         held, config = self.held_launches, permitted_config(config, self.administrator)
         if not held:
             return config

@@ -37,6 +37,10 @@ class Scope:
     """The way its tools are shown to a model; None for the setting of the config."""
     always: tuple[str, ...] | None = None
     """Patterns of tools that are shown in every mode; None for the patterns of the config."""
+    during: int | None = None
+    """The `id` of the call of a script, for its steps; its owner decides which tools they may call."""
+    uses: tuple[str, ...] | None = None
+    """Patterns of the tools that the steps of a script may call; None for all of the bus."""
 
     @property
     def is_whole(self) -> bool:
@@ -46,7 +50,7 @@ class Scope:
     @property
     def has_patterns(self) -> bool:
         """Whether it names tools, and not only servers."""
-        return bool(self.patterns or self.excluded)
+        return bool(self.patterns or self.excluded or self.uses is not None)
 
     def narrowed(
         self,
@@ -75,6 +79,9 @@ class Scope:
         """The same, inside of the scope of the bus."""
         if bus is WHOLE:
             return self
+        if self.during is not None:  # not the tools of a profile, but its rules
+            more = tuple(layer for layer in self.policies if layer not in bus.policies)
+            return replace(self, policies=bus.policies + more)
         return replace(
             self,
             patterns=bus.patterns + self.patterns,
@@ -115,6 +122,7 @@ class Scope:
         return (
             (origin.server == OWN or self.has_server(origin.server))
             and all(_matches(spec, group) for group in self.patterns)
+            and (self.uses is None or _matches(spec, self.uses))
             and not _matches(spec, self.excluded)
         )
 
@@ -128,7 +136,7 @@ class Scope:
             return whole
         # The whole record but for what is named here, so that no field can be forgotten: a field more than
         # needed costs another part, one less would show the tools of another view.
-        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None))
+        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None, during=None))
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
         """A filter for the events of this scope; `catalog` returns its current catalog."""

@@ -13,6 +13,7 @@ from toolbus.cli.output.screen import Cell, picked, styled
 from toolbus.config.find import Contents
 from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig
 from toolbus.config.review import fact_lines, review, secrets_of_bus
+from toolbus.config.script_tools.files import script_facts
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.policy import PolicyRule, rule_words
 from toolbus.config.settings.quotas import quota_words
@@ -68,6 +69,7 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
     if not lines:
         yield [("no servers", "dim")]
     yield from _hook_lines(found)
+    yield from _script_lines(found)
     yield from _rule_lines(config)
     if (trail := audit_facts(config)) is not None:
         yield ("audit", "bold"), "  ", (exact(_audit_words(trail)), "bold yellow" if trail["outside"] else "")
@@ -100,6 +102,19 @@ def _hook_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
             yield ("    file  ", "dim"), exact(f"{file}  {digest}")
         if not hook.get("files"):
             yield ("    from  ", "dim"), exact(hook.get("source") or f"nowhere: {hook['problem']}")
+
+
+def _script_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
+    scripts = script_facts(found.config)
+    if scripts:
+        yield ("tools", "bold"), ("  scripts that run in a sandbox and call tools", "dim")
+    for script in scripts:
+        uses = "any tool" if script["uses"] is None else ", ".join(script["uses"])
+        yield "  ", exact(f"{script['name']}  {script['script']}, may call {uses}")
+        if (text := script.get("text")) is None:
+            yield ("    from  ", "dim"), exact(f"nowhere: {script['problem']}")
+            continue
+        yield from ([("    | ", "dim"), exact(line)] for line in text.splitlines())
 
 
 def _places(config: BusConfig) -> Iterator[str]:

@@ -38,7 +38,7 @@ SETTINGS = (
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
     *("context", "context_budget", "lock", "policy", "quotas", "audit", "history", "telemetry", "tokens"),
-    *("search", "serve", "code", "store", "registry", "extends", "profiles", "hooks"),
+    *("search", "serve", "code", "store", "registry", "extends", "profiles", "hooks", "tools"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -54,6 +54,7 @@ _OURS: Mapping[str, Callable[[JSON], bool]] = {
     "search": lambda value: _has_only(value, Search),
     "extends": lambda value: value == "user",
     "profiles": lambda value: is_mapping(value) and all(_has_only(one, Profile) for one in value.values()),
+    "tools": lambda value: is_mapping(value) and all("script" in _keys(one) for one in value.values()),
     "hooks": is_list,  # Claude Code has a mapping of its own hooks
     "serve": lambda value: not _keys(value).isdisjoint(Serve.model_fields),
     "registry": lambda value: isinstance(value, str),
@@ -140,7 +141,8 @@ def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
 
 def _is_setting(key: JSON, value: JSON) -> bool:
     """Whether it is ours and not a server: one named `search` or `profiles` is common."""
-    return key in SETTINGS and (key not in ("search", "extends", "profiles", "hooks") or _is_ours(key, value))
+    is_common = key in ("search", "extends", "profiles", "hooks", "tools")
+    return key in SETTINGS and (not is_common or _is_ours(str(key), value))
 
 
 def _is_ours(key: str, value: JSON) -> bool:

@@ -314,7 +314,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, echoes: Iterable[str] | None = ()) -> None:
         """`echoes` are the secrets that the server's messages must not contain; None to let all pass."""
         self._secrets = frozenset(secrets)
-        self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
+        self._echoes = None if echoes is None else frozenset(map(_without_scheme, echoes))
         self._learned: tuple[str, ...] = ()
         self._prepare()
         with _guard:

@@ -121,7 +121,7 @@ class OAuth(_OAuth):
     def _problems(self) -> Iterator[tuple[str, str]]:
         yield from super()._problems()
         if self.client_secret is not None and self.client_id is None:
-            yield "client_secret", "is the secret of a client; it needs a client_id"
+            yield "client_secret", "is the secret of a client; set its client_id"
         if self.client_metadata is not None and self.client_id is not None:
             yield "client_metadata", "client_id and client_metadata are mutually exclusive; keep one"
 

@@ -39,7 +39,7 @@ _LIMITS = (
     "list_within",
     "drain",
 )
-AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "rest", "workers", *_LIMITS)
+AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "apps", "rest", "workers", *_LIMITS)
 """The keys that take effect after a restart; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
@@ -73,6 +73,37 @@ class Tls(ServeModel):
     """The path of the certificate: a PEM file, with the certificates between it and its root."""
     key: Text
     """The path of its key: a PEM file, not encrypted."""
+
+
+class ServeApps(ServeModel):
+    """The other origin, on which the console shows apps of servers (MCP Apps)."""
+
+    http: Text | None = None
+    """The address to listen at for it, as `HOST:PORT`; by default a free port beside the console."""
+    url: _Ascii | None = None
+    """Its URL for browsers that reach the console through a proxy: `https://apps.example.com`."""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """The host and port to listen at; None for any port."""
+        return None if self.http is None else _address(self.http)
+
+    def _check(self) -> None:
+        if self.http is not None and _address(self.http) is None:
+            raise Location().error("expected HOST:PORT, such as 127.0.0.1:7401", "http")
+        parts = None if self.url is None else web_url(self.url)
+        if self.url is not None and (parts is None or parts.path.strip("/") or parts.query or parts.fragment):
+            raise Location().error("expected an origin such as https://apps.example.com", "url")
+        if self.url is not None and self.http is None:
+            raise Location().error("is missing; a proxy needs the address to forward url to", "http")
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    """The host and port of `HOST:PORT`; an IPv6 address without brackets."""
+    found = _HOST.fullmatch(text)
+    if found is None or found[2] is None or int(found[2]) > 65535:
+        return None
+    return found[1].strip("[]"), int(found[2])
 
 
 class Introspection(ServeModel):
@@ -183,6 +214,10 @@ class ServeView(Profile):
         return self.servers is None or alias in self.servers
 
 
+def _origin(url: str) -> str:
+    return "/".join(url.lower().split("/", 3)[:3])
+
+
 _ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
 """Other programs' names for the address at which they listen."""
 _ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
@@ -220,6 +255,8 @@ class Serve(ServeModel):
 
     With `true` it is open to other machines; with `edit`, they can also add and change servers.
     """
+    apps: ServeApps = Field(default_factory=ServeApps)
+    """The other origin, on which the console shows apps of servers."""
     rest: bool = False
     """Whether the tools are also a REST API, which `/openapi.json` describes."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -256,9 +293,14 @@ class Serve(ServeModel):
     @property
     def address(self) -> tuple[str, int]:
         """The host and port to listen at; an IPv6 address without brackets."""
-        found = _HOST.fullmatch(self.http)
+        found = _address(self.http)
         assert found is not None, "checked"
-        return found[1].strip("[]"), int(found[2])
+        return found
+
+    @property
+    def apps_address(self) -> tuple[str, int] | None:
+        """The host and port to listen at for apps; None if there is no such place."""
+        return self.apps.address or ((self.address[0], 0) if self.is_local else None)
 
     @property
     def is_local(self) -> bool:
@@ -358,8 +400,7 @@ class Serve(ServeModel):
             raise joined([Location().error(problem, key) for key, problem in problems])
 
     def _address_problems(self) -> Iterator[tuple[str, str]]:
-        found = _HOST.fullmatch(self.http)
-        if found is None or found[2] is None or int(found[2]) > 65535:
+        if _address(self.http) is None:
             yield "http", "expected HOST:PORT, such as 127.0.0.1:7400"
         if not _PATH.fullmatch(self.path):
             yield "path", "expected a path such as /mcp"
@@ -374,6 +415,8 @@ class Serve(ServeModel):
             parts = web_url(self.public_url)
             if parts is None or parts.query or parts.fragment:
                 yield "public_url", "expected a URL such as https://tools.example.com, without a query"
+            elif self.apps.url is not None and _origin(self.apps.url) == _origin(self.public_url):
+                yield "apps.url", "is the origin of the console (serve.public_url); apps need another name"
             elif parts.path.rstrip("/").endswith(self.path):
                 yield "public_url", f"leave {self.path} out; it is added (serve.path)"
 

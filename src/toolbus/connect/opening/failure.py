@@ -61,11 +61,11 @@ def timeout_failure(attempt: Attempt) -> ConnectFailed:
         "it writes text to its standard output, where only messages belong: check that it is an MCP server"
         if diagnostics.skipped
         else "if it starts slowly, as with a first download, raise timeouts.connect"
-        if config.url is None
+        if config.command is not None
         else f"{_IS_MCP}; if it is only slow, raise timeouts.connect"
     )
     cause = f"timed out after {in_seconds(config.timeouts.connect)}"
-    if config.url is None:
+    if config.command is not None:
         cause = f"{cause}: it did not answer, so toolbus ended it"
     return ConnectFailed(config.alias, diagnostics.phase, cause, hint=hint, stderr=diagnostics.stderr_tail())
 
@@ -79,7 +79,7 @@ def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     cause = lines[0] if lines else type(error).__name__
     if isinstance(error, WireError) and error.status is not None:
         return _status_failure(error.status, cause, attempt)
-    if isinstance(error, WireError) and not error.sent and config.url is not None:
+    if isinstance(error, WireError) and not error.sent and config.command is None:
         hint = next(
             (h for text, h in _CONNECT_HINTS.items() if text in cause), "check that the server is running"
         )

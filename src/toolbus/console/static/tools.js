@@ -65,7 +65,7 @@ async function send(form, submitter) {
     return;
   }
   const kept = place(document.activeElement);
-  document.getElementById("pane").replaceWith(fresh);
+  await showPane(fresh);
   document.querySelector(".notices").replaceWith(page.querySelector(".notices"));
   const list = page.getElementById("list");
   if (list) update(document.getElementById("list"), list);
@@ -73,6 +73,29 @@ async function send(form, submitter) {
   goTo(address, page, { push: address.search !== location.search });
   showTimes(document);
   focusOn(fresh.querySelector("[autofocus]") || (kept && document.getElementById(kept)));
+}
+
+// An app stays as it is: a frame that is taken out of the page begins anew.
+async function showPane(fresh) {
+  const pane = document.getElementById("pane");
+  const next = window.sameApp?.(fresh);
+  if (next) {
+    replaceAround(document.getElementById("app"), next, pane, fresh);
+    return;
+  }
+  await window.closeApp?.();
+  pane.replaceWith(fresh);
+  window.mountApp?.();
+}
+
+function replaceAround(kept, next, old, fresh) {
+  const within = [...old.children].find((one) => one.contains(kept));
+  const nodes = [...fresh.childNodes];
+  const at = nodes.findIndex((one) => one.contains(next));
+  for (const one of [...old.childNodes]) if (one !== within) one.remove();
+  within.before(...nodes.slice(0, at));
+  within.after(...nodes.slice(at + 1));
+  if (within !== kept) replaceAround(kept, next, within, nodes[at]);
 }
 
 function place(focused) {
@@ -147,11 +170,20 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A question gets the focus if nothing else is typed into meanwhile.
+// A question gets the focus if nothing else is typed into meanwhile. A question of an app does not: a key that
+// is meant for the app would answer it.
+let held = "";
+
 new MutationObserver(() => {
-  const asked = document.querySelector("#questions-here .card:not([data-seen])");
+  const cards = [...document.querySelectorAll("#questions-here .card")];
+  const asked = cards.find((one) => !one.dataset.seen);
+  // Where one question was, the next one may be: a second click would answer that.
+  const now = cards.map((one) => one.id).join();
+  if (document.getElementById("app") && (asked || now !== held)) cards.forEach(holdBack);
+  held = now;
   if (!asked) return;
-  asked.dataset.seen = "yes";
+  for (const one of cards) one.dataset.seen = "yes";
+  if (document.getElementById("app")) return;
   const focused = document.activeElement;
   if (focused && focused.closest("input, textarea, select")) return;
   focusOn(asked.querySelector("input:not([type=hidden]), select, textarea, button.main") || asked);

@@ -226,6 +226,7 @@ class ClientCalls:
                 on_progress=reports.on_progress,
                 on_log=reports.on_log,
                 on_input=_asks(capabilities),
+                resumed=None if given.script is None else _resumed(given.script, given),
                 detached=not is_legacy and knows_tasks(capabilities),
                 approval=given.approval,
             )
@@ -364,7 +365,7 @@ class ClientCalls:
                     on_progress=reports.on_progress if task is None else task.progressed,
                     on_log=reports.on_log,
                     on_input="ask" if resumed is not None else _on_input(client),
-                    resumed=resumed,
+                    resumed=resumed if given.script is None else _resumed(given.script, given),
                     approval=given.approval,
                 )
             finally:
@@ -382,6 +383,8 @@ class ClientCalls:
         """The next round, with the client's answers."""
         answers = await _answers(client, pending, f"of server {pending.server!r}")
         responses: dict[str, JSON] = {**pending.answered, **answers}
+        if pending.script is not None:
+            return Round(responses=responses, script=pending, approval=approved_before(pending))
         if pending.call is not None:
             by = WATCHER if isinstance(client, ConsoleClient) else APPROVER
             return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
@@ -467,6 +470,16 @@ async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str,
             problem = f"the client answered: {error.message}"
             raise CallDenied(f"{asked['method']} {where}", problem) from error
     return answers
+
+
+def _resumed(script: Pending, given: Round) -> Resumed:
+    """The script that goes on in a round, with the client's answers."""
+    responses = given.responses or {}
+    answers = {key: _answer(object_in(responses, key)) for key in script.questions if key in responses}
+    try:
+        return Resumed.of(script, answers)
+    except ValueError as error:  # an answer is missing, or does not fit its form
+        raise ProtocolError(INVALID_PARAMS, str(error)) from error
 
 
 async def _finished_script(request: ClientRequest, target: RequestTarget, client: McpClient) -> ToolResult:

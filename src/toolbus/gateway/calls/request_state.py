@@ -95,7 +95,8 @@ class RequestState:
         state = self._unsealed(request, target, text)
         if state.script is not None:
             self._count_use(request)
-            return Round(responses=given, script=Pending.from_json(state.script))
+            script = Pending.from_json(state.script)
+            return Round(responses=given, script=script, approval=approved_before(script))
         declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
         if declined and all(key in given for key in declined):
             return Round(declined="the user did not visit the URL that the server requires")

@@ -9,6 +9,7 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
+from toolbus.console.apps.sandbox import open_sandbox
 from toolbus.console.console import Console
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.gateway.http.limits import HttpLimits, Refusals
@@ -68,6 +69,7 @@ async def standalone_console(
         stack.push_async_callback(server.close)
         stack.callback(app.drain)
         await server.start(sock)
+        app.sandbox = await stack.enter_async_context(open_sandbox(console.apps, listening_socket(HOST, 0)))
         found = partial(Announcement, url=url, public_url=url, config=config)
         await stack.enter_async_context(open_console(app, program, found, "up"))
         yield url

@@ -14,6 +14,7 @@ from toolbus.config.settings.serve import AT_START, Serve, Tls
 from toolbus.connect.http.tls import certificate_of
 from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
+from toolbus.console.apps.sandbox import open_sandbox
 from toolbus.console.console import Console, ConsoleKeys
 from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter
@@ -73,6 +74,7 @@ class HttpFront:
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
         self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
+        self._apps_socket = None if self.console_url is None else bound_apps_socket(serve)
         self.seconds_to_end = serve.drain + (0.0 if config.store is None else config.store.notice)
         for warning in serve.warnings:
             self._log.add_line("serve", warning, "yellow")
@@ -181,8 +183,10 @@ class HttpFront:
     ) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
         if self.console_url is None:
-            return await self._run(gateway, stop, None)
-        console = self._console = Console(gateway.bus, board)
+            await self._run(gateway, stop, None)
+            return
+        console, serve = Console(gateway.bus, board), self.settings
+        self._console = console
         console.config_problem = config_problem
         console.clients = gateway.clients = ConnectedClients()
         self._show_keys()
@@ -194,11 +198,13 @@ class HttpFront:
             config=self._config.file,
             certificate=None if self._tls is None else certificate_of(self._tls),
         )
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(console.close)
+            if (sock := self._apps_socket) is not None:
+                sandbox = open_sandbox(console.apps, sock, tls=self._tls, url=serve.apps.url)
+                app.sandbox = await stack.enter_async_context(sandbox)
             async with open_console(app, self._program, announcement, "serve"):
                 await self._run(gateway, stop, app)
-        finally:
-            await console.close()
 
     def _show_keys(self) -> None:
         """Show the keys in the console, if clients may use keys."""
@@ -301,6 +307,16 @@ def bound_socket(serve: Serve) -> socket.socket:
         return listening_socket(*serve.address)
     except CannotListen as error:
         raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+
+
+def bound_apps_socket(serve: Serve) -> socket.socket | None:
+    """A socket for the other origin of the console; None if only `serve.apps` could say where."""
+    if serve.apps_address is None:
+        return None
+    try:
+        return listening_socket(*serve.apps_address)
+    except CannotListen as error:
+        raise ToolbusError(f"{error}; choose another with serve.apps.http") from error
 
 
 def check_shared_state(config: BusConfig) -> None:

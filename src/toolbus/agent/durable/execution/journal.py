@@ -23,7 +23,7 @@ from toolbus.agent.durable.questions import LATE, WaitingCall, answer_allows, ch
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.agent.durable.store.notes import Intent, Notes
 from toolbus.bus.catalog.tool import failure_text
-from toolbus.bus.tasks import given_approval
+from toolbus.bus.tasks import given_approval, is_begun
 from toolbus.core.operation.operation import JOURNAL, Make, Operation, Resumed
 from toolbus.core.operation.run_errors import RunDiverged
 from toolbus.core.values.elicitation import Answer, Pending
@@ -195,8 +195,7 @@ class RunJournal:
             resumed = Resumed.of(pending, answers)
             again = replace(
                 operation,
-                # Of a call that was not approved yet, the server knows nothing.
-                resumed=resumed if pending.call is None else None,
+                resumed=resumed if is_begun(pending) else None,
                 approval=given_approval(resumed),
             )
             return await self._attempt(subject, lambda _: _made(make, again))

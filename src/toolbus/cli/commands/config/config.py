@@ -14,6 +14,7 @@ from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, res
 from toolbus.config.find import from_home
 from toolbus.config.layers import origins
 from toolbus.config.location import ValueOrigin, is_list, is_mapping
+from toolbus.config.script_tools.entry import has_scripts
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
@@ -95,6 +96,7 @@ async def _config_json(config: BusConfig, expanded: bool) -> JSON:
     servers = {
         alias: await _expanded(server, secrets) if expanded else _as_written(server)
         for alias, server in config.servers.items()
+        if not has_scripts(server.server)
     }
     others = config.model_dump(
         mode="json", exclude_defaults=True, exclude={"file", "folder", "naming", "servers"}

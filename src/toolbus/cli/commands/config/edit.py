@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ from toolbus.config.editing.switch import NotSwitched, ToolSwitch
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.location import near_miss, near_tool
 from toolbus.config.secrets.literals import SecretNames, env_values
-from toolbus.config.target import command_target, target_of, typed_entry
+from toolbus.config.target import command_target, is_api_document, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -116,8 +117,8 @@ async def add(
     target: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="URL | FILE.py | -- COMMAND",
-            help="The server's URL, or a Python file; or after --, its command and arguments.",
+            metavar="URL | FILE | -- COMMAND",
+            help="URL, Python file or OpenAPI document; or after --, a command.",
         ),
     ] = None,
     env: _Env = None,
@@ -164,6 +165,9 @@ def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
         raise Usage(
             f"{edited.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
+    if isinstance(api := plain.get("openapi"), str) and "://" not in api:
+        with suppress(ValueError):  # beside the config, its name is enough
+            plain["openapi"] = Path(api).relative_to(edited.path.parent.absolute()).as_posix()
     entry, secrets = referring(name, plain, known, SecretNames(env_values(edited.path.parent)))
     return written(own, edited, name, entry, secrets)
 
@@ -275,7 +279,8 @@ def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     if (problem := name_problem(name)) is not None:
         raise Usage(problem)
     first, *rest = server.target
-    entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
+    is_remote = "://" in first or is_api_document(first)
+    entry = _remote(name, first, rest, server) if is_remote else _local(first, rest, server)
     load_server(entry, alias=name)
     return entry
 
@@ -288,7 +293,7 @@ def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict
     if server.env or server.cwd:
         raise Usage(f"{'--env' if server.env else '--cwd'} is for a command, not for a URL")
     entry: dict[str, JSON] = {"transport": server.transport} if server.transport else {}
-    entry["url"] = url
+    entry |= typed_entry(target_of(url)) if is_api_document(url) else {"url": url}
     if server.auth is not None:
         entry["auth"] = OAUTH if server.auth.lower() == OAUTH else server.auth
     if server.headers:

@@ -47,6 +47,7 @@ from toolbus.config.registry import (
     with_bundle,
 )
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
+from toolbus.config.target import is_api_document
 from toolbus.core.files import read_plain
 from toolbus.core.text.lookalikes import spelled_out as shown
 from toolbus.core.values.records import JSON
@@ -87,6 +88,8 @@ def published_place(name: str, target: Sequence[str]) -> str | None:
     if not target:
         is_url = "://" in name
         return None if is_url or not re.search(r"\w", name) else name
+    if is_api_document(target[0]):
+        return None
     is_place = len(target) == 1 and re.search(
         r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
     )

@@ -14,6 +14,7 @@ from toolbus.cli.output.review import audit_facts, hook_facts, print_review, rul
 from toolbus.cli.output.screen import short_path
 from toolbus.config import find_config
 from toolbus.config.review import review, secrets_of_bus
+from toolbus.config.script_tools.files import script_facts
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.trust import Candidate, NotKept, candidate, distrust, forget, save_trust
 from toolbus.core.values.errors import ConfigNotTrusted
@@ -71,6 +72,7 @@ def _reviewed(found: Candidate, trusted: bool) -> JSON:
     if isinstance(encoder := config.search.encoder, Embeddings):
         facts |= {"search": encoder.model_dump(mode="json")}
     facts |= {"hooks": hooks} if (hooks := hook_facts(found)) else {}
+    facts |= {"tools": scripts} if (scripts := script_facts(config)) else {}
     facts |= {"audit": trail} if (trail := audit_facts(config)) else {}
     if config.serve is not None:
         facts |= {"serve": config.serve.model_dump(mode="json", exclude_defaults=True)}

@@ -234,7 +234,7 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
             # It begins with what failed, or with what is missing.
             message, fix = problem_and_step(error, config)
         case ConnectFailed():
-            following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
+            following = (NEXT_STEPS if config.command is not None else NEXT_STEPS_URL)[error.phase]
             return ToolProblem(
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",

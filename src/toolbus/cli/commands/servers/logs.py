@@ -55,7 +55,7 @@ def logs(
     if server not in (*known, *kept):
         raise ServerNotFound(server, known)
     entry = config.servers.get(server)
-    is_remote = entry is not None and entry.url is not None
+    is_remote = entry is not None and entry.command is None
     reader = StderrReader(stderr_path(config.file, server))
     if follow:
         return _followed(screen, reader, lines)

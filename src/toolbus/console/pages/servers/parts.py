@@ -58,10 +58,10 @@ def offers_sign_in(console: Console, config: ServerConfig) -> bool:
 
 
 def launch_line(config: ServerConfig) -> str:
-    """The command line or URL of a server, without secrets."""
+    """The command line, URL or OpenAPI document of a server, without secrets."""
     shown = without_literals(config)
     words = [shown[key] for key in shown if key == "command" or key.startswith("args[")]
-    return shlex.join(words) if words else shown.get("url", "")
+    return shlex.join(words) if words else shown.get("url") or shown.get("openapi.document", "")
 
 
 def copyable(key: str, text: str, what: str) -> Element:

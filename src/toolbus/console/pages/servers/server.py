@@ -140,7 +140,11 @@ def _launch(console: Console, server: ServerConfig) -> Child:
     passed = inherited if isinstance(inherited, str) else ", ".join(("safe", *inherited))
     is_program = server.command is not None
     return [
-        copyable("launch", launch_line(server), "the launch line" if is_program else "the URL"),
+        copyable(
+            "launch",
+            launch_line(server),
+            "the launch line" if is_program else "the document" if server.openapi else "the URL",
+        ),
         facts(
             {
                 "config": element("span", console.bus.config.file_of(server.alias) or "", class_="breakable"),

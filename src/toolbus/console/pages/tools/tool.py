@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from toolbus.console.apps.frames import AppPlace
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link, tool_url
@@ -13,6 +14,7 @@ from toolbus.console.widgets import as_json, badge, button, facts, moment, statu
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, duration
+from toolbus.core.values.apps import interface_uri, is_interface
 from toolbus.core.values.records import ToolSpec
 
 _HINTS = {
@@ -42,6 +44,7 @@ def about_tool(
                 "server": server_link(spec.origin.server),
                 "its own name": spec.origin.tool if spec.origin.tool != spec.name else None,
                 "title": spec.title,
+                "app": _app_of(spec),
                 "the server says": ", ".join(hints) or None,
                 "tokens": ", ".join(f"{count:,} ({provider})" for provider, count in tokens.items()) or None,
             }
@@ -98,14 +101,15 @@ def trial_url(trial: Trial) -> str:
     return tool_url(trial.tool, trial=trial.number)
 
 
-def trial_side(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
-    """The calls from here; the questions of the selected one come first."""
+def trial_side(console: Console, spec: ToolSpec, selected: Trial | None, apps: AppPlace) -> Element:
+    """The calls from here; the questions of the selected one come first, and its app."""
     cards = [] if selected is None else _questions(console, spec, selected)
     return element(
         "div",
         # For those who do not see the badge change.
         live("trial-outcome", selected and _said(selected, cards), role="status", class_="spoken"),
         live("questions-here", cards, class_="here"),
+        selected and _app(spec, selected, apps),
         live("trial", selected and _trial(console, spec, selected)),
         live("trials", _list(console.trials.of(spec.name), selected)),
         class_="trial-side",
@@ -117,15 +121,51 @@ def _said(trial: Trial, waiting: Sequence[Element]) -> str:
     return f"Call {trial.number}: {trial.outcome}{asks}"
 
 
+def _app_of(spec: ToolSpec) -> str | None:
+    uri = interface_uri(spec.meta)
+    return uri if uri is not None and is_interface(uri) else None
+
+
+def _app(spec: ToolSpec, trial: Trial, apps: AppPlace) -> Child:
+    """The place of the app of a call, which is not live: the script puts its frame there."""
+    if _app_of(spec) is None:
+        return None
+    if apps.problem:
+        return element("section", element("h2", "App"), element("p", apps.problem), class_="card")
+    return element(
+        "section",
+        element("h2", "App", id="app-name"),
+        # Its questions are above its frame, which cannot move or cover them.
+        element("div", id="app-asks", class_="here"),
+        element("div", class_="app-facts"),
+        element("noscript", element("p", "An app needs JavaScript.")),
+        element("div", class_="app-view"),
+        element(
+            "details",
+            element("summary", "Messages of the app"),
+            element("ul", class_="plain app-lines"),
+            hidden=True,
+        ),
+        id="app",
+        data_trial=trial.number,
+        class_="card app",
+        aria_labelledby="app-name",
+    )
+
+
 def _questions(console: Console, spec: ToolSpec, trial: Trial) -> list[Element]:
-    """The questions that the call waits for, with their forms."""
-    if trial.outcome != "running":
-        return []
-    found = console.board.waiting.values()
-    return [question_card(console, one, trial_url(trial)) for one in found if _is_of(one, spec, trial)]
+    """The questions that the call or its app waits for, with their forms."""
+    apps, found = console.apps.sessions_of(trial), console.board.waiting.values()
+    return [
+        question_card(console, one, trial_url(trial))
+        for one in found
+        if one.session in apps or _is_of(one, spec, trial)
+    ]
 
 
 def _is_of(waiting: WaitingQuestion, spec: ToolSpec, trial: Trial) -> bool:
+    if trial.outcome != "running":
+        return False
     question = waiting.question
     if question.session != trial.session:
         return False

@@ -81,7 +81,7 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
                 class_="card",
                 aria_label="Call it",
             ),
-            trial_side(console, spec, selected),
+            trial_side(console, spec, selected, request.apps),
             class_="sides",
         ),
         id="pane",
@@ -287,7 +287,8 @@ PAGE = Page(
     title="Tools",
     render=render,
     topics={"catalog", "trials", "questions", "servers"},
-    scripts=("tools.js",),
+    scripts=("apps.js", "tools.js"),
+    shows_apps=True,
     actions={"call": call, "edit": edit, "again": again, "cancel": cancel, "switch": switch},
     downloads={"result": save_result},
 )

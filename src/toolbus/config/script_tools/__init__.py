@@ -1,0 +1,1 @@
+"""Scripts of a config that are tools: their entries and their files."""

@@ -1,0 +1,1 @@
+"""MCP Apps on the page of a tool: their frames, and their messages to the server."""
