@@ -121,9 +121,9 @@ def test_every_module_and_every_public_name_can_be_imported_or_names_its_extra(
     environment: Mapping[str, str],
 ) -> None:
     done = run("python", "-c", MODULES, env=environment)
-    # These are imported once it is known that numpy is there (`search/encoders/installed.py`).
-    vectors = ("encoders.minilm", "vectors")
-    expected = [f"toolbus.search.{name} No module named 'numpy'" for name in vectors]
+    # These are imported once it is known that numpy is there (`search/encoders/encoder.py`).
+    needs = {"encoders.minilm": "numpy", "encoders.weights": "google", "vectors": "numpy"}
+    expected = [f"toolbus.search.{name} No module named '{needed}'" for name, needed in needs.items()]
     expected.append("toolbus.testing.model No module named 'pydantic_ai'")  # toolbus.testing names the extra
     expected.append("toolbus.testing.plugin No module named 'pytest'")  # only pytest itself loads it
     assert (done.stdout.splitlines(), done.stderr) == (expected, "")
