@@ -11,8 +11,8 @@ import yaml
 
 from tests.cli.running import environment, toolbus
 from tests.code.support import config, written
+from tests.inside.code import NotReplaced, with_input
 from toolbus import Pending, Toolbus
-from toolbus.code.literals import NotReplaced, with_input
 
 pytestmark = pytest.mark.anyio
 SCRIPT = """# Keeps lines about tea.

@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from toolbus.bus.engine.tenant import Tenant
-from toolbus.bus.inner import tenant_of
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.script_jobs import ScriptJob, jobs_of
 from toolbus.bus.view import View
@@ -18,7 +17,6 @@ from toolbus.core.values.records import JSONObject, Text, ToolResult
 from toolbus.policy.layers import layers_of
 
 if TYPE_CHECKING:
-    from toolbus.bus.toolbus import Toolbus
     from toolbus.config.script_tools.files import ScriptCode
 
 DEEPEST = 5
@@ -64,10 +62,10 @@ class ScriptRunner:
         )
 
 
-async def examine(bus: "Toolbus", code: "ScriptCode") -> tuple[str | None, tuple[str, ...]]:
+async def examine(bus: Tenant, code: "ScriptCode") -> tuple[str | None, tuple[str, ...]]:
     """The reason why a script must fail as a tool of this bus, None without one; and what may fail."""
     scope = Scope(during=0, uses=code.entry.uses)
-    return await jobs_of(View(tenant_of(bus), scope)).examine(_job(code, {}))
+    return await jobs_of(View(bus, scope)).examine(_job(code, {}))
 
 
 def _job(code: "ScriptCode", arguments: JSONObject) -> ScriptJob:

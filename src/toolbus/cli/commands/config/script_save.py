@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from toolbus.bus.inner import tenant_of
 from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.commands.config.edited import edited_file, given_pairs, save_edited
 from toolbus.cli.errors import FAILED, Usage
@@ -88,7 +89,7 @@ def _kept(own: Invocation) -> list[KeptScript]:
 def _list(screen: Screen, kept: Sequence[KeptScript]) -> CommandResult:
     def lines() -> None:
         if not kept:
-            screen.note("no scripts yet: those that call tools and end well are kept")
+            screen.note("no scripts yet; run one that calls tools: toolbus script FILE")
             return
         rows = [(one.id, one.date, ", ".join(one.tools), _first_line(one.text)) for one in kept]
         screen.table(("id", "ended (UTC)", "tools", "script"), [tuple(map(visible, row)) for row in rows])
@@ -184,7 +185,7 @@ async def _problem(own: Invocation, saved: SavedScript) -> str | None:
 
     servers = {tool.partition("/")[0] for tool in saved.entry["uses"]}
     async with own.bus([alias for alias in own.selected() if alias in servers]) as bus:
-        return (await examine(bus, saved.code))[0]
+        return (await examine(tenant_of(bus), saved.code))[0]
 
 
 def _written(own: Invocation, edited: EditedFile, saved: SavedScript) -> CommandResult:
