@@ -154,8 +154,9 @@ fails.
 """,
     "script save": """\
 [Save a script](code.md#save-a-script). JSON: `{"scripts": [{"id", "at", "user", "face", "input", "text",
-"tools"}]}`, the newest first. With NAME: `{"ok", "name", "id", "file", "script", "entry", "trusted"}`, or `{"ok",
-"name", "problem"}` and exit code 1 if the type check finds a mistake. Exit code 2 if something would be replaced.
+"tools"}]}`, the newest first. With NAME: `{"ok", "name", "id", "file", "script", "entry", "trusted"}`. If the
+type check finds a mistake, `{"ok", "name", "problem"}` and exit code 1. Exit code 2 if something would be
+replaced.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory

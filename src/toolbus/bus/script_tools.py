@@ -63,7 +63,7 @@ class ScriptRunner:
 
 
 async def examine(bus: Tenant, code: "ScriptCode") -> tuple[str | None, tuple[str, ...]]:
-    """The reason why a script must fail as a tool of this bus, None without one; and what may fail."""
+    """The reason why a script must fail as a tool of this bus, None without one; and notes."""
     scope = Scope(during=0, uses=code.entry.uses)
     return await jobs_of(View(bus, scope)).examine(_job(code, {}))
 
