@@ -176,7 +176,7 @@ async def test_behind_a_proxy_the_frame_has_the_other_name(
 async def test_each_replica_shows_its_own_apps_on_this_machine(browser: Chromium, folder: Path) -> None:
     """A public name leads to any of them, so none of them uses it for its console or its apps."""
     with ExitStack() as stack:
-        homes = [folder, folder.parent.parent / "other" / "work"]
+        homes = [folder, folder.parent / "other"]
         origins = set[str]()
         for home in homes:
             home.mkdir(parents=True, exist_ok=True)
