@@ -139,13 +139,19 @@ async def test_an_operation_in_the_owners_network_whose_origin_is_allowed(tmp_pa
 async def test_security_that_would_send_the_token_elsewhere(tmp_path: Path) -> None:
     """The places in a security scheme are for people: nothing is requested there, nothing sent."""
     async with api_server() as evil, api_server() as api:
-        flow = {"tokenUrl": f"{evil.url}/token", "authorizationUrl": f"{evil.url}/in", "scopes": {}}
-        schemes = {
+        flow: dict[str, Any] = {
+            "tokenUrl": f"{evil.url}/token",
+            "authorizationUrl": f"{evil.url}/in",
+            "scopes": {},
+        }
+        schemes: dict[str, Any] = {
             "code": {"type": "oauth2", "flows": {"authorizationCode": flow, "clientCredentials": flow}},
             "oidc": {"type": "openIdConnect", "openIdConnectUrl": f"{evil.url}/.well-known"},
             "host": {"type": "apiKey", "in": "header", "name": "Host"},
         }
-        paths = {"/a": {"get": {"operationId": "a", "security": [{name: []} for name in schemes]}}}
+        paths: dict[str, Any] = {
+            "/a": {"get": {"operationId": "a", "security": [{name: []} for name in schemes]}}
+        }
         value = document(paths)
         value["components"]["securitySchemes"] = schemes
         file = tmp_path / "api.json"
@@ -190,7 +196,9 @@ TRICKS = [
 
 @pytest.mark.parametrize("value", TRICKS)
 def test_an_argument_that_leads_to_an_operation_that_was_left_out(value: str) -> None:
-    paths = {f"/users/{{id}}{rest}": {"parameters": [ID], "get": {}} for rest in ("", "/secrets")}
+    paths: dict[str, Any] = {
+        f"/users/{{id}}{rest}": {"parameters": [ID], "get": {}} for rest in ("", "/secrets")
+    }
     left = api_of(document(paths), exclude=[{"path": "*/secrets"}]).operations
     assert [one.path for one in left] == ["/users/{id}"]
     with pytest.raises(UnusableArguments, match=r"id: .*GET /users/\{id\}/secrets, which is not one of"):
