@@ -69,11 +69,12 @@ async def test_the_whole_config_fills_in_the_references_of_an_api(api: ApiServer
 
 
 async def test_a_document_is_added_by_its_file_or_url_and_called(api: ApiServer, tmp_path: Path) -> None:
-    write_config(tmp_path, {})
+    (tmp_path / "toolbus.yaml").write_text("servers: {}\n")
     (tmp_path / "pets.json").write_text(json.dumps({**DOCUMENT, "servers": [{"url": api.url}]}))
     for alias, target in (("file", "pets.json"), ("web", f"{api.url}/openapi.json")):
         added = await run(tmp_path, "add", alias, target)
         assert added.returncode == 0, added.stderr
+    assert (await run(tmp_path, "trust", "--yes")).returncode == 0
     shown = json.loads((await run(tmp_path, "config", "--json")).stdout)["servers"]
     assert shown["file"]["openapi"] == {"document": "pets.json"}
     assert shown["web"]["openapi"] == {"document": f"{api.url}/openapi.json"}
