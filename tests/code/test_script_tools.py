@@ -247,3 +247,16 @@ def test_no_server_may_be_named_like_the_scripts(tmp_path: Path) -> None:
     file = saved(tmp_path, {"one": "1"}, {"servers": {"tools": {"command": "python"}}})
     with pytest.raises(ConfigError, match="choose another alias"):
         Toolbus(file)
+
+
+async def test_check_finds_the_mistakes_of_scripts(tmp_path: Path) -> None:
+    scripts = {"typo": 'await ledger_wrte(line="x")', "broken": "x = (", "gone": "1", "fine": "1"}
+    file = saved(tmp_path, scripts)
+    (tmp_path / "gone.py").unlink()
+    done = await asyncio.to_thread(toolbus, "--config", str(file), "--json", "check", folder=tmp_path)
+    problems = json.loads(done.stdout)["servers"]["tools"]["problems"]
+    errors = sorted(one["message"] for one in problems if one["severity"] == "error")
+    assert (done.returncode, len(errors)) == (1, 3)
+    assert "broken.py:2:1: error[invalid-syntax]" in errors[0]
+    assert errors[1].startswith("gone: gone.py cannot be read")
+    assert "typo.py:1:7" in errors[2]

@@ -56,7 +56,10 @@ def forgotten_awaits(script: str, stubs: Mapping[str, Stub]) -> Findings:
 
 def judged(script: str, diagnostics: str, stubs: Mapping[str, Stub]) -> Findings:
     """The messages of the type checker: those about what must fail, and the others."""
-    tree = ast.parse(script)
+    try:
+        tree = ast.parse(script)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Findings(tuple(diagnostics.splitlines()))
     refusals, notes, hints = list[str](), list[str](), dict[str, None]()
     for line in diagnostics.splitlines():
         message = _LINE.fullmatch(line)

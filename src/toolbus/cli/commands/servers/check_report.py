@@ -13,6 +13,7 @@ from toolbus.audit.chain import Chain
 from toolbus.bus.inner import calls_of, tenant_of
 from toolbus.bus.rules.effects import Effects, effects, whole_catalog
 from toolbus.cli.command import CommandResult, Invocation
+from toolbus.cli.commands.servers.check_scripts import script_problems
 from toolbus.cli.commands.servers.check_servers import (
     Severity,
     ToolProblem,
@@ -32,6 +33,7 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.find import tracked_local
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.config.registry import unpinned
+from toolbus.config.script_tools.entry import SCRIPTS
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.opening.failure import CLIENTS_ONLY, awaits_client
 from toolbus.core.operation.events import Event, StateChanged, Warned
@@ -128,6 +130,9 @@ async def checked(
             events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
+        if SCRIPTS in reports:
+            reviews = [*reports[SCRIPTS].reviews, *await script_problems(tenant_of(bus), config)]
+            reports[SCRIPTS] = replace(reports[SCRIPTS], reviews=reviews)
         policy, hooks = _policy_report(config, bus, selected), tenant_of(bus).approvals.held_stations
         errors = await asyncio.gather(
             *(failed_step(config, alias, reports[alias].error) for alias in selected)
