@@ -257,6 +257,6 @@ async def test_check_finds_the_mistakes_of_scripts(tmp_path: Path) -> None:
     problems = json.loads(done.stdout)["servers"]["tools"]["problems"]
     errors = sorted(one["message"] for one in problems if one["severity"] == "error")
     assert (done.returncode, len(errors)) == (1, 3)
-    assert "broken.py:2:1: error[invalid-syntax]" in errors[0]
+    assert "broken: broken.py:1:6: error[invalid-syntax]" in errors[0]
     assert errors[1].startswith("gone: gone.py cannot be read")
     assert "typo.py:1:7" in errors[2]
