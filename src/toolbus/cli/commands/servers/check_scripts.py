@@ -17,6 +17,7 @@ async def script_problems(bus: Tenant, config: BusConfig) -> list[ToolProblem]:
     for name, code in codes.items():
         problem, _ = await examine(bus, code)
         if problem is not None:
-            message = f"{name}: {'; '.join(problem.splitlines()[1:])}"  # without the heading
+            lines = problem.splitlines()[1:] or [problem]  # without the heading
+            message = f"{name}: {'; '.join(lines)}"
             found.append(ToolProblem(severity="error", message=message, fix=f"fix {code.entry.script}"))
     return found
