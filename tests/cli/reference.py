@@ -138,8 +138,8 @@ servers first, and shows held tools.
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
 source is `lock` or `servers`. With [a policy](policy.md), each tool has `asks`, and `denied` lists the tools
-that are left out. A tool marked `app only` has `"app_only": true`: it is for the user interface of its
-server, and models do not get it.
+that are left out. A tool marked `app` has [an app](apps.md), and its URI as `app`. A tool marked `app only`
+has `"app_only": true`: it is for the app of its server, and models do not get it.
 """,
     "search": """\
 JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing",
