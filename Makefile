@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash replicas demo docs format clean
+.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -68,6 +68,10 @@ bench: .venv/.ready .interop/.ready
 # How well and how fast tools are found, by words and with each encoder.
 bench-search: .venv/.ready .interop/.ready
 	python -m bench.search
+
+# The tokens of recorded results of three servers with and without `override.X.result`.
+bench-results: .venv/.ready .interop/.ready
+	python -m bench.results $(ARGS)
 
 # What a gateway carries, into docs/scale.md; make load ARGS=--quick only looks.
 load: .venv/.ready

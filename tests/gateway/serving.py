@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Generator, Mapping
@@ -16,6 +17,7 @@ from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
 URL = re.compile(r"https?://[\w.:\[\]-]+/\S*\w")
+SDK_PYTHON = INTEROP / "everything-server" / "bin" / "python"
 LEGACY_PYTHON = INTEROP / "legacy" / "bin" / "python"
 
 Config = dict[str, Any]
@@ -34,6 +36,28 @@ def web_everything(folder: Path, script: str = "everything.py") -> Generator[str
     finally:
         end(process)
         port_file.unlink(missing_ok=True)
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def sdk_everything(folder: Path) -> Generator[str]:
+    """The everything server of the Python SDK over HTTP, in both eras; gives its URL."""
+    log = folder / "sdk_everything.log"
+    with log.open("w") as stderr:
+        words = ["-m", "mcp_everything_server", "--port", str(port := free_port())]
+        process = subprocess.Popen([str(SDK_PYTHON), *words], stdout=stderr, stderr=stderr)
+    try:
+        wait_until(lambda: "Uvicorn running" in log.read_text(), process, "the everything server", log)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        end(process)
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from tests.conformance.outcomes import Outcome, table
 from tests.conformance.server_suite import LEGACY, MODERN, judged_server
 from tests.conformance.suite import EXTENSION
 from tests.conftest import sampled
-from tests.gateway.serving import behind, gateway, web_everything, written_config
+from tests.gateway.serving import behind, gateway, sdk_everything, web_everything, written_config
 from tests.interop.servers import require_installed
 
-require_installed("conformance", "legacy")
+require_installed("conformance", "legacy", "everything-server")
 
 BACKENDS = (
     "modern-http",
@@ -80,6 +80,21 @@ def test_the_gateway_passes_every_scenario_that_the_server_behind_it_can_serve(
         outcomes = judged_server(url, front, tmp_path)
     assert objected(outcomes) == checks(excused(front, back)), table(outcomes)
     assert len(outcomes) == (40 if front == MODERN else 33)
+
+
+@pytest.mark.parametrize("through", sampled(["nothing", "gateway"], "gateway"))
+@pytest.mark.parametrize(("version", "count"), [(MODERN, 40), (LEGACY, 33)])
+def test_the_everything_server_of_the_sdk_passes_every_scenario_directly_and_through_the_gateway(
+    version: str, count: int, through: str, tmp_path: Path
+) -> None:
+    with sdk_everything(tmp_path) as url:
+        if through == "nothing":
+            outcomes = judged_server(url, version, tmp_path)
+        else:
+            with gateway(written_config(tmp_path, {"everything": {"url": url}})) as front:
+                outcomes = judged_server(front, version, tmp_path)
+    assert objected(outcomes) == {}, table(outcomes)
+    assert len(outcomes) == count
 
 
 @pytest.mark.parametrize("through", sampled(["nothing", "gateway"], "gateway"))

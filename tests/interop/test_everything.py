@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import os
-import socket
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import sampled
+from tests.gateway.serving import free_port
 from tests.interop.servers import INTEROP, SERVERS, require_installed
 from tests.patience import PATIENCE
 from toolbus import (
@@ -43,13 +43,6 @@ pytestmark = pytest.mark.anyio
 PATHS = {"streamableHttp": "/mcp", "sse": "/sse"}
 TRANSPORTS = ["stdio", *PATHS]
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def free_port() -> int:
-    """A port that was free a moment ago; the server cannot choose one itself."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

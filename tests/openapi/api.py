@@ -99,6 +99,7 @@ async def api_server(tls: ssl.SSLContext | None = None) -> AsyncGenerator[ApiSer
 async def sender_for(
     own: str,
     *named: str,
+    allowed: tuple[str, ...] = (),
     allow_private: bool = False,
     credentials: dict[str, str] | None = None,
     query: dict[str, str] | None = None,
@@ -113,6 +114,11 @@ async def sender_for(
         diagnostics=Diagnostics(),
         warn=lambda _: None,
     )
-    reach = Reach(own=parse_url(own), named=[*map(parse_url, named)], allow_private=allow_private)
+    reach = Reach(
+        own=parse_url(own),
+        named=[*map(parse_url, named)],
+        allowed=[*map(parse_url, allowed)],
+        allow_private=allow_private,
+    )
     async with api_sender(attempt, reach, query) as sender:
         yield sender

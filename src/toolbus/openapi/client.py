@@ -47,13 +47,15 @@ class Reach:
     own: Url
     """The base URL of the API: its origin gets the credentials."""
     named: Sequence[Url] = ()
-    """The URLs that the owner wrote in the config; their hosts may be in a private network."""
+    """The URLs of the document and the API in the config; their hosts may be in a private network."""
+    allowed: Sequence[Url] = ()
+    """Further origins that requests may go to, if they are public."""
     allow_private: bool = False
     """Whether any origin of the API may be in a private network."""
 
     def check_origin(self, url: Url) -> None:
         """Refuse an origin that is neither the API's own nor named."""
-        if all(url.origin != one.origin for one in (self.own, *self.named)):
+        if all(url.origin != one.origin for one in (self.own, *self.named, *self.allowed)):
             origin = shown_origin(url)
             raise RequestRefused(
                 f"{origin} is another origin than the API's own, {shown_origin(self.own)};"
@@ -68,7 +70,7 @@ class Reach:
         """Refuse a host that is a private address however it is spelled; the proxy looks up the names."""
         literal = spelled_address(url.host)
         if literal is not None and not self.trusts(url) and not is_public(literal):
-            raise _refused_private(url, str(literal))
+            raise self._refused_private(url, str(literal))
 
     async def addresses(self, url: Url) -> Sequence[str]:
         """The addresses of a host, all of them public."""
@@ -80,16 +82,16 @@ class Reach:
             raise HttpFailure(f"{url.host}: {reason}", sent=False) from error
         for address in found:
             if not is_public(address):
-                raise _refused_private(url, str(address))
+                raise self._refused_private(url, str(address))
         return [str(address) for address in found]
 
-
-def _refused_private(url: Url, address: str) -> RequestRefused:
-    what = url.host if url.host == address else f"{url.host} ({address})"
-    return RequestRefused(
-        f"{what} is in a private network. To allow it, set openapi.base_url to a URL of"
-        f" {shown_origin(url)}, or openapi.allow_private: true"
-    )
+    def _refused_private(self, url: Url, address: str) -> RequestRefused:
+        what = url.host if url.host == address else f"{url.host} ({address})"
+        is_own = url.origin == self.own.origin
+        base = f"set openapi.base_url to a URL of {shown_origin(url)}, or " if is_own else "set "
+        return RequestRefused(
+            f"{what} is in a private network. To allow it, {base}openapi.allow_private: true"
+        )
 
 
 def shown_origin(url: Url) -> str:

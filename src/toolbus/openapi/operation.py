@@ -97,6 +97,8 @@ class ApiOperation:
     """Whether the structured output is `{"result": BODY}`, because the body is not an object."""
     security: tuple[tuple[Security, ...], ...] = ()
     """The alternatives, each a set of credentials that are sent together; empty for none."""
+    others: tuple[str, ...] = ()
+    """The paths of other operations with this method that are no tools: no argument may lead to one."""
     deprecated: bool = False
     read_only: bool = False
     destructive: bool = True

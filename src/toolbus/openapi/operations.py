@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -46,7 +46,7 @@ class RefusedOperation:
 class ApiSource:
     """The settings of an API, with their references filled in."""
 
-    setting: OpenApi
+    setting: OpenApi = field(hash=False)
     document_url: str | None = None
     base_url: str | None = None
     given: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class ApiSource:
     """Values of an input schema."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Api:
     """The tools of an API."""
 
@@ -86,18 +86,22 @@ class _Entry:
         return tuple(tag for tag in items_of(self.node.get("tags")) if isinstance(tag, str))
 
 
-def read_api(document: ApiDocument, source: ApiSource) -> Api:
-    """The tools of a document; `DocumentError` if none of it can be used."""
+def read_api(document: ApiDocument, source: ApiSource, is_over: Callable[[], bool] = lambda: False) -> Api:
+    """The tools of a document; `DocumentError` if none of it can be used, or `is_over` before the end."""
     reader = _Reader(document, source)
     refused: list[RefusedOperation] = []
     entries = list(_entries(document, refused))
     chosen = [entry for entry in entries if _is_chosen(entry, source.setting)]
     found: list[ApiOperation] = []
     for entry in chosen:
+        if is_over():
+            raise DocumentError("takes too long to read")
         try:
             found.append(reader.operation(entry))
         except DocumentError as error:
             refused.append(RefusedOperation(method=entry.method, path=entry.path, reason=str(error)))
+    others = _paths_of_others(reader, entries, found)
+    found = [replace(one, others=others.get(one.method, ())) for one in found]
     info = entries_of(document.root.get("info"))
     return Api(
         title=str(info.get("title") or "API")[:_LONGEST_TITLE],
@@ -109,6 +113,18 @@ def read_api(document: ApiDocument, source: ApiSource) -> Api:
         left_out=len(entries) - len(chosen),
         warnings=tuple(_unmatched(entries, source.setting)),
     )
+
+
+def _paths_of_others(
+    reader: "_Reader", entries: Sequence[_Entry], found: Sequence[ApiOperation]
+) -> dict[str, tuple[str, ...]]:
+    """By method, the paths of the operations that are no tools, behind the path of their server."""
+    tools = {(one.method, one.path) for one in found}
+    paths: dict[str, list[str]] = {}
+    for entry in entries:
+        if (entry.method, entry.path) not in tools:
+            paths.setdefault(entry.method, []).append(reader.path_of(entry))
+    return {method: tuple(dict.fromkeys(ones)) for method, ones in paths.items()}
 
 
 def _entries(document: ApiDocument, refused: list[RefusedOperation]) -> Iterator[_Entry]:
@@ -314,6 +330,14 @@ class _Reader:
                 self._check_origin(server, (*at, "servers"))
                 return server
         return self.base_url
+
+    def path_of(self, entry: _Entry) -> str:
+        """The path of an operation, behind the path of its server."""
+        try:
+            server = self._server_of(entry)
+        except DocumentError:
+            server = self.base_url
+        return urlsplit(server).path.rstrip("/") + entry.path
 
     def _check_origin(self, server: str, at: Steps) -> None:
         allowed = [parse_url(one).origin for one in (self.base_url, *self.source.setting.allow_origins)]

@@ -5,10 +5,11 @@ sets no header of the connection, and no credentials.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from toolbus.openapi.bodies import UnusableArguments, is_json, written_body
 from toolbus.openapi.operation import ApiOperation, Parameter
@@ -43,7 +44,7 @@ RESERVED_HEADERS = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _MAX_DECODED = 4
-"""The most times that a path is decoded in search of `..`; servers and proxies decode it once or twice."""
+"""The most times that a path is decoded to see where it leads; servers decode it once or twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,10 @@ def _path(operation: ApiOperation, arguments: Mapping[str, Any]) -> str:
         if _climbs(segment):
             named = ", ".join(parameters[name].argument for name in filled)
             raise UnusableArguments(named, "a part of the path would be '.' or '..', which leads elsewhere")
+    if filled and operation.others and (other := _other(operation, path)) is not None:
+        named = ", ".join(parameters[name].argument for name in filled)
+        problem = f"the path would lead to {operation.method} {other}, which is not one of the tools"
+        raise UnusableArguments(named, problem)
     return path
 
 
@@ -106,6 +111,45 @@ def _segment(parameter: Parameter, value: Any) -> str:
         problem = "it may not be empty" if not text else "it contains a null character"
         raise UnusableArguments(parameter.argument, f"{problem}, because it is a part of the path")
     return text
+
+
+def _other(operation: ApiOperation, path: str) -> str | None:
+    """The path of another operation that a server could find in a path, however often it decodes it."""
+    base = urlsplit(operation.server).path.rstrip("/")
+    own = _shapes(base + operation.path)
+    for text in dict.fromkeys(_readings(base + path)):
+        segments = [one for one in re.split(r"[/\\]+", text.lower()) if one]
+        for other in operation.others:
+            wanted = _shapes(other)
+            if len(wanted) != len(segments) or not all(map(_fits, segments, wanted)):
+                continue
+            # A more general path, such as `/{kind}/{id}`, gives way to `/pets/{id}`.
+            if len(own) != len(wanted) or not all(map(_covers, wanted, own)):
+                return other
+    return None
+
+
+def _readings(path: str) -> Iterator[str]:
+    """A path as different servers may read it."""
+    for _ in range(_MAX_DECODED):
+        yield path
+        yield re.sub(r";[^/\\]*", "", re.split("[?#]", path, maxsplit=1)[0])
+        path = unquote(path)
+
+
+def _covers(wanted: str, own: str) -> bool:
+    return wanted in ("*", own)
+
+
+def _shapes(template: str) -> list[str]:
+    """The segments of a path as globs, with `*` in place of each parameter."""
+    text = re.sub(r"[\[\]*?]", "?", unquote(template.lower()))
+    return [re.sub(r"(\{[^{}]*\})+", "*", one) for one in text.split("/") if one]
+
+
+def _fits(segment: str, wanted: str) -> bool:
+    # A regular expression of our own could take forever for a hostile template.
+    return segment == wanted or (("*" in wanted or "?" in wanted) and fnmatchcase(segment, wanted))
 
 
 def _climbs(segment: str) -> bool:

@@ -5,7 +5,7 @@ is written once. If they are too large together, the deepest levels keep only th
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from toolbus.openapi.document import ApiDocument
@@ -25,6 +25,8 @@ _LEVELS = (None, 12, 8, 6, 5, 4, 3, 2, 1)
 _LONGEST = 500
 """Characters of the description of a property."""
 _DEEPEST = 100
+_MOST_MERGED = 1_000
+"""Schemas with `allOf` in one body; each may name the next one many times."""
 
 
 class _TooLarge(Exception):
@@ -53,17 +55,20 @@ def resolved(document: ApiDocument, schema: JSON, at: Steps) -> tuple[Steps, Nod
     return place, {**found, **beside} if found is not schema else found
 
 
-def merged(document: ApiDocument, schema: JSON, at: Steps, depth: int = 0) -> tuple[Steps, Node]:
+def merged(
+    document: ApiDocument, schema: JSON, at: Steps, depth: int = 0, left: Iterator[int] | None = None
+) -> tuple[Steps, Node]:
     """The same with `allOf` of plain objects merged into one; unchanged if that is not possible."""
+    left = iter(range(_MOST_MERGED)) if left is None else left
     place, node = resolved(document, schema, at)
     members = items_of(node.get("allOf"))
-    if not members or depth > 10:
+    if not members or depth > 10 or next(left, None) is None:
         return place, node
     whole = {key: value for key, value in node.items() if key != "allOf"}
     properties, required = {**entries_of(whole.get("properties"))}, items_of(whole.get("required"))
     origins = dict.fromkeys(properties, (*place, "properties"))
     for index, member in enumerate(members):
-        inner_at, inner = merged(document, member, (*place, "allOf", str(index)), depth + 1)
+        inner_at, inner = merged(document, member, (*place, "allOf", str(index)), depth + 1, left)
         own = {**entries_of(inner.get("properties"))}
         plain = inner.keys() <= {
             "type",

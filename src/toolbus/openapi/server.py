@@ -9,8 +9,11 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -54,7 +57,7 @@ async def opened_api(
                 given=_given(values),
                 most=config.limits.schema_size,
             )
-            api = await asyncio.to_thread(lambda: read_api(read_document(content), source))
+            api = await _api_in(content, source)
     except TimeoutError as error:
         cause = f"its document was not read within {in_seconds(config.timeouts.connect)}"
         raise ConnectFailed(config.alias, "connect", cause) from error
@@ -70,6 +73,28 @@ async def opened_api(
     for warning in (*api.warnings, *_refusals(api)):
         warn(warning)
     return api, replace(values, url=api.base_url, public_url=values.public_url or api.base_url)
+
+
+_known: WeakValueDictionary[tuple[bytes, ApiSource], Api] = WeakValueDictionary()
+"""The APIs of the links that are open, by the digest of the document and all settings."""
+_reading: WeakValueDictionary[tuple[bytes, ApiSource], Lock] = WeakValueDictionary()
+
+
+async def _api_in(content: bytes, source: ApiSource) -> Api:
+    """The API of a document, which is read once for all links and users that have it at the same time."""
+    key = sha256(content).digest(), source
+    turn, over = _reading.setdefault(key, Lock()), Event()
+
+    def read() -> Api:
+        with turn:
+            if (found := _known.get(key)) is None:
+                _known[key] = found = read_api(read_document(content), source, over.is_set)
+            return found
+
+    try:
+        return await asyncio.to_thread(read)
+    finally:
+        over.set()  # a thread ends no sooner than it looks
 
 
 def _nothing(api: Api, values: Resolved) -> str:
@@ -136,12 +161,10 @@ async def openapi_peer(attempt: Attempt) -> "AsyncGenerator[ApiPeer]":
     attempt.diagnostics.phase = "handshake"
     texts = attempt.values.openapi
     written = [texts[key] for key in ("base_url", "document") if key in texts]
-    named = [
-        one for one in (*written, *config.openapi.allow_origins) if re.match(r"https?://", one, re.IGNORECASE)
-    ]
     reach = Reach(
         own=parse_url(api.base_url),
-        named=[parse_url(one) for one in named],
+        named=[parse_url(one) for one in written if re.match(r"https?://", one, re.IGNORECASE)],
+        allowed=[parse_url(one) for one in config.openapi.allow_origins],
         allow_private=config.openapi.allow_private,
     )
     query = {key.removeprefix("query."): text for key, text in texts.items() if key.startswith("query.")}

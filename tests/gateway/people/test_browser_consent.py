@@ -15,8 +15,8 @@ from tests.cli.running import toolbus, write_config
 from tests.cli.test_cli_serve_http import served
 from tests.gateway.console.chromium import Chromium, Tab, started_or_skipped
 from tests.gateway.people.door import fields_of
-from tests.gateway.replicas.balancer import free_port
 from tests.gateway.replicas.cluster import until
+from tests.gateway.serving import free_port
 from tests.patience import PATIENCE
 from tests.servers import plain as plain_server
 from toolbus import SignInFailed, Toolbus

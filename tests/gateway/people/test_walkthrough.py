@@ -19,7 +19,7 @@ from pydantic import AnyUrl
 from tests.cli.running import toolbus, write_config
 from tests.cli.test_cli_serve_http import served
 from tests.gateway.people.door import fields_of
-from tests.gateway.replicas.balancer import free_port
+from tests.gateway.serving import free_port
 from tests.gateway.sign_in.signing_in import CALLBACK, parameters
 from tests.gateway.sign_in.test_clients import Kept
 from tests.patience import PATIENCE

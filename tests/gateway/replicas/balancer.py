@@ -3,26 +3,18 @@
 import asyncio
 import re
 import shutil
-import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.gateway.replicas.cluster import until
+from tests.gateway.serving import free_port
 from tests.patience import PATIENCE
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 MISSING = "HAProxy is not installed; on Debian: apt-get install haproxy"
 CONFIG = Path(__file__).parents[3] / "deploy" / "haproxy.cfg"
 """The one that users start with; only the addresses are others."""
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

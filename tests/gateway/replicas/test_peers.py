@@ -12,8 +12,8 @@ import pytest
 from tests.cli.running import toolbus
 from tests.gateway.driving import JSON
 from tests.gateway.front import front
-from tests.gateway.replicas.balancer import free_port
 from tests.gateway.replicas.cluster import STORE_KEY, cluster, until
+from tests.gateway.serving import free_port
 from tests.inside.config import Serve, ServeAuth, StoreSetting
 from tests.inside.core import ConfigError
 from tests.inside.gateway import Peers, Replicas, announced_host

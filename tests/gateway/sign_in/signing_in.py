@@ -13,7 +13,7 @@ import httpx2
 
 from tests.gateway.driving import JSON, gateway_over
 from tests.gateway.front import Front, Gates, gated, modern_request
-from tests.gateway.replicas.balancer import free_port
+from tests.gateway.serving import free_port
 from tests.inside.config import Serve
 from tests.inside.gateway import (
     REQUEST,

@@ -14,8 +14,7 @@ import pytest
 
 from tests.cli.running import toolbus
 from tests.gateway.front import modern_request
-from tests.gateway.replicas.balancer import free_port
-from tests.gateway.serving import gateway
+from tests.gateway.serving import free_port, gateway
 from tests.gateway.sign_in.signing_in import ANN, CALLBACK, OAuthClient, parameters
 from tests.inside.config import Serve
 from tests.inside.gateway import REQUEST, SignInServer, SignInState, grant_files

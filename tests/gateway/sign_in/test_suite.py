@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.suite import PROGRAM
-from tests.gateway.replicas.balancer import free_port
+from tests.gateway.serving import free_port
 from tests.gateway.sign_in.signing_in import ANN, OAuthClient, SignIns, parameters, signing_in
 from tests.inside.gateway import REQUEST, SignInState, grant_files
 from tests.interop.servers import require_installed

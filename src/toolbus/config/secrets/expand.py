@@ -29,6 +29,7 @@ from toolbus.config.secrets.redact import (
 )
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem, web_url
+from toolbus.config.settings.openapi import BASE_URL_QUERY
 from toolbus.config.settings.sandbox import not_own, too_wide
 from toolbus.core.text.display import ascii_url, host_problem
 from toolbus.core.values.errors import ConfigError, SecretMissing
@@ -338,6 +339,8 @@ def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
         if name == "openapi.base_url" and web_url(value) is None:
             problem = "is no http:// or https:// URL once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)
+        if name == "openapi.base_url" and re.search(r"[?#]", value):
+            raise ConfigError(BASE_URL_QUERY, server=config.alias, key=name)
         if name in ("url", "auth.issuer") and (wrong := host_problem(value)):
             raise ConfigError(wrong, server=config.alias, key=name)
         if name.startswith("auth.") and (wrong := text_problem(name.removeprefix("auth."), value)):

@@ -13,6 +13,7 @@ from toolbus.core.values.records import JSON
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 """The methods that a document can describe."""
+BASE_URL_QUERY = "has a query or a fragment; keep the part before it, and set parameters in openapi.query"
 _EXAMPLE = "write {document: openapi.yaml, base_url: https://api.example.com}, or the file or URL alone"
 
 
@@ -63,9 +64,10 @@ class OpenApi(ConfigModel):
     exclude: Patterns = ()
     """The operations to leave out, in the same format."""
     allow_origins: Texts = ()
-    """Further origins that requests may go to, such as `https://uploads.example.com`; without credentials."""
+    """Further public origins that requests may go to, such as `https://uploads.example.com`; without
+    credentials."""
     allow_private: bool = False
-    """Whether requests may go to addresses in your own network, if `base_url` does not name one."""
+    """Whether requests may go to any address in your own network, not only to `base_url`."""
 
     @property
     def is_url(self) -> bool:
@@ -87,6 +89,8 @@ class OpenApi(ConfigModel):
         for key, text in (("document", self.document if self.is_url else None), ("base_url", self.base_url)):
             if text is not None and "${" not in text and web_url(text) is None:
                 raise Location().error("expected a URL that starts with http:// or https://", key)
+        if self.base_url is not None and re.search(r"[?#]", re.sub(r"\$\{[^{}]*\}", "", self.base_url)):
+            raise Location().error(BASE_URL_QUERY, "base_url")
         for index, text in enumerate(self.allow_origins):
             parts = web_url(text)
             if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:

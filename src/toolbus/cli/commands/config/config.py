@@ -19,6 +19,7 @@ from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.auth import SECRET_KEYS
+from toolbus.config.settings.openapi import OpenApi
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON
 
@@ -111,11 +112,11 @@ def _as_written(server: ServerConfig) -> JSON:
     values = _non_default_values(server)
     if server.auth is not None:
         values["auth"] = server.auth.as_written()
-    for name in ("env", "headers", "auth"):
-        if name in values:
-            values[name] = {
+    for holder in (values, values.get("openapi", {})):
+        for name in {"env", "headers", "auth", "query"} & holder.keys():
+            holder[name] = {
                 key: _without_default(key, text) if isinstance(text, str) else text
-                for key, text in values[name].items()
+                for key, text in holder[name].items()
             }
     hidden = spellings(secret.value for secret in literal_secrets(server))
     return _map_strings(values, lambda text: redacted(text, hidden))
@@ -129,7 +130,7 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
         return {**_as_written(server), "problem": str(error)}
     values = _non_default_values(server)
     for name in ("command", "url", "cwd"):
-        if (text := getattr(real, name)) is not None:
+        if (text := getattr(real, name)) is not None and (name != "url" or server.url is not None):
             values[name] = real.redacted(shown_url(text) if name == "url" else text)
     if real.args:
         values["args"] = [real.redacted(text) for text in real.args]
@@ -138,9 +139,19 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
             values[name] = {
                 key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
             }
+    if server.openapi is not None:
+        values["openapi"] |= _expanded_api(server.openapi, real)
     if server.auth is not None and server.auth.type != "bearer":
         values["auth"] = _expanded_auth(server.auth, real)
     return values
+
+
+def _expanded_api(api: OpenApi, real: Resolved) -> dict[str, JSON]:
+    """The texts of `openapi`, with references resolved and secrets masked."""
+    texts = {key: real.redacted(text) for key, text in real.openapi.items()}
+    shown: dict[str, JSON] = {key: shown_url(texts[key]) for key in ("document", "base_url") if key in texts}
+    query = {name: MASK if names_credential(name) else texts[f"query.{name}"] for name in api.query}
+    return {**shown, **({"query": query} if query else {})}
 
 
 def _expanded_auth(auth: Auth, real: Resolved) -> dict[str, JSON]:

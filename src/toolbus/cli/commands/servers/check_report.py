@@ -32,6 +32,7 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.find import tracked_local
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.config.registry import unpinned
+from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.opening.failure import CLIENTS_ONLY, awaits_client
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
@@ -367,12 +368,7 @@ def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
         )
         yield "process", "started"
     elif phase != "connect":
-        yield "URL", "reached"
-        if isinstance(error, AuthRequired) and phase == "sign-in":
-            yield from steps_passed(error)
-        if status.state == "ready":
-            sends = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
-            yield "authorization", "accepted" if sends else "none sent, none required"
+        yield from _stages_by_url(report)
     if status.protocol and status.state == "ready":
         yield "protocol", f"{status.protocol} ({status.era})"
     if report.seconds is not None:
@@ -380,6 +376,32 @@ def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
         listed = f"{counted(len(stock.tools), 'tool')} on {counted(stock.pages, 'page')}"
         kept = "" if status.tools == len(stock.tools) else f", {status.tools} after include and exclude"
         yield "list", f"{listed}{kept}, {report.seconds:.2f} s after start"
+
+
+def _stages_by_url(report: ServerReport) -> Iterator[tuple[str, str]]:
+    config, error, is_ready = report.config, report.error, report.status.state == "ready"
+    if config.openapi is None:
+        yield "URL", "reached"
+    elif is_ready:
+        yield "document", "read"
+    if isinstance(error, AuthRequired) and error.phase == "sign-in":
+        yield from steps_passed(error)
+    if is_ready and config.openapi is not None:
+        yield "authorization", _sent_to_api(config)
+    elif is_ready:
+        sends = config.auth is not None or any(map(names_credential, config.headers))
+        yield "authorization", "accepted" if sends else "none sent, none required"
+
+
+def _sent_to_api(config: ServerConfig) -> str:
+    """The credentials that calls of an API have; a check sends it no request that would try them."""
+    assert config.openapi is not None
+    sent = [
+        *(["auth"] if config.auth is not None else []),
+        *(f"header {name}" for name in (*config.headers, *config.forward_headers)),
+        *(f"query parameter {name}" for name in config.openapi.query),
+    ]
+    return f"{', '.join(sent)}: sent with each call, not tried yet" if sent else "none is sent with calls"
 
 
 # The rules
