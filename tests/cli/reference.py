@@ -152,6 +152,12 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.
 """,
+    "script save": """\
+[Save a script](code.md#save-a-script). JSON: `{"scripts": [{"id", "at", "user", "face", "input", "text",
+"tools"}]}`, the newest first. With NAME: `{"ok", "name", "id", "file", "script", "entry", "trusted"}`. If the
+type check finds a mistake, `{"ok", "name", "problem"}` and exit code 1. Exit code 2 if something would be
+replaced.
+""",
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, and a number must be a number. `a,b` is a
