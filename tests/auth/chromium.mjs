@@ -20,7 +20,9 @@ export async function program(modules) {
 }
 
 // Without a GPU, drawing with one in software would take most of the time; no page of a test is elsewhere.
-const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost'];
+// Names below toolbus.test are for tests of proxies.
+const NAMES = 'MAP *.toolbus.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost';
+const ARGUMENTS = ['--no-sandbox', '--disable-gpu', `--host-resolver-rules=${NAMES}`];
 
 // `modules` is the folder of playwright-core.
 export async function launch(modules) {

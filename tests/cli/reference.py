@@ -138,8 +138,8 @@ servers first, and shows held tools.
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
 source is `lock` or `servers`. With [a policy](policy.md), each tool has `asks`, and `denied` lists the tools
-that are left out. A tool marked `app only` has `"app_only": true`: it is for the user interface of its
-server, and models do not get it.
+that are left out. A tool marked `app` has [an app](apps.md), and its URI as `app`. A tool marked `app only`
+has `"app_only": true`: it is for the app of its server, and models do not get it.
 """,
     "search": """\
 JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing",
@@ -151,6 +151,12 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 "state"}], "elapsed_ms"}`; a suspended script also has the keys of a pending call, so `call --resume`
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.
+""",
+    "script save": """\
+[Save a script](code.md#save-a-script). JSON: `{"scripts": [{"id", "at", "user", "face", "input", "text",
+"tools"}]}`, the newest first. With NAME: `{"ok", "name", "id", "file", "script", "entry", "trusted"}`. If the
+type check finds a mistake, `{"ok", "name", "problem"}` and exit code 1. Exit code 2 if something would be
+replaced.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory

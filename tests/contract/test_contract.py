@@ -40,7 +40,7 @@ def test_the_page_of_the_commands_has_the_help_of_every_subcommand() -> None:
     """docs/cli.md is the recording of `--help`; every command of a group has a heading."""
     sections = PAGE.read_text(encoding="utf-8").split("\n### toolbus ")[1:]
     groups = {section.split()[0]: section for section in sections if "\nCommands:\n" in section}
-    assert set(groups) == {"key", "store", "lock", "runs", "audit", "tape"}
+    assert set(groups) == {"key", "store", "lock", "runs", "audit", "tape", "script"}
     for name, section in groups.items():
         listed = section.partition("\nCommands:\n")[2].partition("\n\n")[0]
         headings = re.findall(rf"^#### toolbus {name} (\w+)$", section, re.M)

@@ -49,6 +49,12 @@ def test_people_see_and_call_tools_for_user_interfaces(folder: Path) -> None:
     assert [tool["name"] for tool in listed if tool.get("app_only")] == ["g_refresh"]
     shown = toolbus("tools", folder=folder).stdout.splitlines()
     assert [line.split()[0] for line in shown if "app only" in line] == ["g_refresh"]
+    assert {tool["name"]: tool["app"] for tool in listed if "app" in tool} == {
+        "g_refresh": "ui://dash",
+        "g_show": "ui://dash",
+    }
+    assert [line.split()[:2] for line in shown if line.startswith("  g_show")] == [["g_show", "app"]]
+    assert "    app: ui://dash" in toolbus("tools", "--full", folder=folder).stdout.splitlines()
     assert called(folder, "g_refresh") == "called refresh"
     costs = json.loads(toolbus("tools", "--cost", "--json", folder=folder).stdout)["tools"]
     assert "g_refresh" not in [tool["name"] for tool in costs]

@@ -429,3 +429,35 @@ async def test_the_other_origin_has_nothing_but_frames() -> None:
             assert answered.headers["referrer-policy"] == "no-referrer"
             assert answered.headers["cache-control"] == "no-store"
             assert "set-cookie" not in answered.headers
+
+
+async def test_two_browsers_with_apps_at_once(browser: Chromium) -> None:
+    """Neither acts with the frame of the other, closes it, or sees its questions beside its own app."""
+    given = {**two(), "policy": [{"do": "ask", "tools": "dash/pay"}]}
+    async with app_of(browser, given) as (opened, first), browser.tab() as second:
+        await second.enter(opened)
+        await second.goto(f"{second.home}/tools?tool=dash_show")
+        await second.click("#call")
+        for tab in (first, second):
+            await app_says(tab, "result: show {}")
+        [one, other] = opened.console.apps.frames
+        assert one.session != other.session
+        forged = """(async ([what, frame]) => {
+          const body = JSON.stringify({ frame, name: "refresh", uri: "data://notes" });
+          const headers = { "content-type": "application/json" };
+          const answered = await fetch(`app/${what}`, { method: "POST", headers, body });
+          return (await answered.json()).error?.message;
+        })"""
+        for tab, foreign in ((first, other), (second, one)):
+            for what in ("call", "read", "result", "close"):
+                said = await tab.run(f"{forged}({json.dumps([what, foreign.key])})")
+                assert said.startswith("this app was closed"), what
+        assert calls_of_apps(opened) == []
+        await in_app(first, "void call('pay', { n: 1 }).then(say)")
+        await first.see("#questions-here .card")
+        assert await in_app(second, "call('refresh')") == "refresh {}"
+        assert await second.count("#questions-here .card") == 0
+        await second.goto(f"{second.home}/servers")
+        await until(lambda: opened.console.apps.frames == [one])
+        await first.click(ALLOW_ONCE)
+        await app_says(first, 'pay {"n": 1}')

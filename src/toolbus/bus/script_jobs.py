@@ -142,6 +142,7 @@ class ScriptJobs:
         self, job: ScriptJob, *, timeout: float | None, on_input: OnInput, on_progress: Progress | None
     ) -> ToolResult:
         """Check a script and run it; the result says what ran, and is pending if a person has to be asked."""
+        from toolbus.code.kept import variable_types
         from toolbus.code.outcome import failed
         from toolbus.code.run import ScriptRun
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
@@ -155,12 +156,14 @@ class ScriptJobs:
         while True:
             async with ScriptSandbox(self.limits, job.file) as box:
                 run = ScriptRun(box, job.text, checked.stubs, tools, self.limits.calls)
-                run.tool = job.tool
+                run.tool, run.input = job.tool, variable_types(job.inputs)
                 types = "" if checked.is_judged else joined(checked.stubs.values(), job.given)
                 try:
                     async with _time_limit(timeout, job.people):
                         end = await run.drive(await box.start(job.text, types, job.inputs))
-                    return self._result(end, run, box, job)
+                    result = self._result(end, run, box, job)
+                    await self._keep(job.text, checked.stubs, run, result)
+                    return result
                 except ScriptError as error:
                     if not await self._goes_on(checked, error):
                         return self._failed(error, box.printed, run.calls, checked)
@@ -194,14 +197,28 @@ class ScriptJobs:
         async with ScriptSandbox(self.limits, job.file) as box:
             box.printed = saved.printed
             run = ScriptRun(box, saved.script, stubs, tools, self.limits.calls)
-            run.tool = saved.tool
+            run.tool, run.input = saved.tool, saved.input
             try:
                 async with _time_limit(timeout, job.people):
                     turn = await box.load(saved.snapshot)
                     end = await run.continue_(saved, answers, turn)
-                return self._result(end, run, box, job)
+                result = self._result(end, run, box, job)
+                await self._keep(saved.script, stubs, run, result)
+                return result
             except ScriptError as error:
                 return self._failed(error, box.printed, run.calls)
+
+    async def _keep(self, text: str, stubs: Mapping[str, Stub], run: "ScriptRun", result: ToolResult) -> None:
+        """Keep a script that has called tools and ended well, for `toolbus script save`."""
+        file, most = self._view.config.file, self.limits.keep
+        if file is None or not most or run.tool or not run.calls or result.is_error or result.pending:
+            return
+        from toolbus.code.kept import KeptScript, KeptScripts
+
+        caller = self._view.caller
+        tools = {name: str(one.spec.origin) for name, one in stubs.items()}
+        script = KeptScript.of(text, tools, run.input, caller.user, caller.face)
+        await asyncio.to_thread(KeptScripts(file).add, script, most)
 
     # Results
 

@@ -13,7 +13,7 @@ from toolbus.bus.rules.scope import Scope
 from toolbus.bus.script_jobs import ScriptJob, jobs_of
 from toolbus.bus.view import View
 from toolbus.core.operation.operation import Operation
-from toolbus.core.values.records import Text, ToolResult
+from toolbus.core.values.records import JSONObject, Text, ToolResult
 from toolbus.policy.layers import layers_of
 
 if TYPE_CHECKING:
@@ -44,17 +44,8 @@ class ScriptRunner:
             del self._running[operation.id]
 
     async def _run(self, operation: Operation, code: "ScriptCode") -> ToolResult:
-        from toolbus.code.stubs import argument_types, argument_values
-
-        schema = code.entry.input_schema
-        job = ScriptJob(
-            text=code.text,
-            file=PurePath(code.entry.script).name,
-            inputs=argument_values(schema, operation.arguments),
-            types=argument_types(schema),
-            tool=str(operation.spec.origin),
-            output=code.entry.output_schema,
-            people=operation.people,
+        job = replace(
+            _job(code, operation.arguments), tool=str(operation.spec.origin), people=operation.people
         )
         jobs = jobs_of(_steps(operation, code))
         timeout = code.entry.timeout if operation.timeout is None else operation.timeout
@@ -69,6 +60,26 @@ class ScriptRunner:
             on_input=on_input,
             on_progress=on_progress,
         )
+
+
+async def examine(bus: Tenant, code: "ScriptCode") -> tuple[str | None, tuple[str, ...]]:
+    """The reason why a script must fail as a tool of this bus, None without one; and notes."""
+    scope = Scope(during=0, uses=code.entry.uses)
+    return await jobs_of(View(bus, scope)).examine(_job(code, {}))
+
+
+def _job(code: "ScriptCode", arguments: JSONObject) -> ScriptJob:
+    """The script with its arguments."""
+    from toolbus.code.stubs import argument_types, argument_values
+
+    schema = code.entry.input_schema
+    return ScriptJob(
+        text=code.text,
+        file=PurePath(code.entry.script).name,
+        inputs=argument_values(schema, arguments),
+        types=argument_types(schema),
+        output=code.entry.output_schema,
+    )
 
 
 def _steps(operation: Operation, code: "ScriptCode") -> View:

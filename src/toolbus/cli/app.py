@@ -33,6 +33,10 @@ SECTIONS = {
         "prompt": ("use.prompt", "Fill in a prompt; without NAME, list the prompts."),
         "skill": ("use.skill", "Print a skill; without NAME, list the skills."),
         "script": ("use.script", "Run a Python script that calls tools, in a sandbox."),
+        "script save": (
+            "config.script_save",
+            "Keep a script as a tool; without NAME, list scripts.",
+        ),
         "chat": ("use.chat", "Chat with a model that can use your servers' tools."),
         "tape": ("use.tape", "Show what a tape has in it, or verify it."),
         "tape show": ("use.tape", "List the servers and the calls of a tape."),

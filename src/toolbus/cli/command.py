@@ -137,9 +137,21 @@ def bus_command(
     replay a tape.
     """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
-    unused = [*_parameters(_target_options), *_parameters(_bus_options)]
-    unused += _parameters(tape_options) if tapes else []
+    unused = _unused(tapes)
     return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
+
+
+def bus_group(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for such a command that has commands below it; it can record and replay a tape."""
+    run = _adapted(work, _unused(tapes=True), cls=TargetCommand, needs_config=True, runs_alone=True)
+    vars(run).update(group_class=TargetGroup)
+    return run
+
+
+def _unused(tapes: bool) -> list[inspect.Parameter]:
+    """The options of a command on a bus, which its function does not take."""
+    own = [*_parameters(_target_options), *_parameters(_bus_options)]
+    return [*own, *(_parameters(tape_options) if tapes else [])]
 
 
 def group(
@@ -458,6 +470,18 @@ class LazyGroup(TyperGroup):
         """Write the commands and the options."""
         write_commands(self.commands.values(), formatter)
         write_options(self, ctx, formatter)
+
+
+class TargetGroup(LazyGroup):
+    """A group that runs alone, whose line may then end with the command of a server, after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before the command."""
+        before, command = without_command(args) if "--" in args else (args, ())
+        if command and not ctx.resilient_parsing and _first_word(self.params, before) not in self.commands:
+            ctx.meta[_COMMAND] = tuple(command)
+            args = list(before)
+        return super().parse_args(ctx, args)
 
 
 def _first_word(params: Iterable[Any], args: Iterable[str]) -> str | None:

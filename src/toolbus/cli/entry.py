@@ -83,6 +83,8 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
             if word not in IN_BACKGROUND:
                 return None
             name = word
+        elif name in ("script", "run") and word == "save" and not has_words:
+            return None  # it edits the config
         else:
             has_words = has_words or not word.startswith("-")
     is_apart = bool(command) and (has_words or name not in WITH_WORDS)

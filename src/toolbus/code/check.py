@@ -45,7 +45,7 @@ def forgotten_awaits(script: str, stubs: Mapping[str, Stub]) -> Findings:
         tree = ast.parse(script)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Findings()  # the interpreter says it better
-    own = _bound(tree)
+    own = bound(tree)
     found = {
         node.lineno: _awaited(node.lineno, node.func.id)
         for node in _unawaited(tree)
@@ -73,14 +73,14 @@ def _must_fail(message: re.Match[str], tree: ast.Module, stubs: Mapping[str, Stu
     line, rule, text = int(message["line"]), message["rule"], message["text"]
     names = _NAME.findall(text)
     if rule == "unresolved-reference":
-        known = _bound(tree) | set(dir(builtins))
+        known = bound(tree) | set(dir(builtins))
         return [""] if names and names[0] not in known else []
     if rule == "unresolved-import":  # one in a function or a `try` may never be reached
         return [""] if any(node.lineno == line for node in tree.body) else []
     if "`CoroutineType[" in text:
         return [_forgotten(tree, line)]
     tool = next((stubs[name] for name in reversed(names) if name in stubs), None)
-    if tool is None or tool.name in _bound(tree):
+    if tool is None or tool.name in bound(tree):
         return []
     if rule in _WRONG_CALL:
         return [_by_name(tree, line, tool)]
@@ -137,7 +137,7 @@ def _awaited(line: int, name: str) -> str:
     return f"line {line}: await is missing: await {name}(...)"
 
 
-def _bound(tree: ast.Module) -> set[str]:
+def bound(tree: ast.Module) -> set[str]:
     """The names that a script binds itself."""
     found: set[str] = set()
     for node in ast.walk(tree):

@@ -52,6 +52,8 @@ class ScriptRun:
         self._most_calls = most_calls
         self.tool = ""
         """The tool that the script is; empty for any other script."""
+        self.input: dict[str, JSON] = {}
+        """The types of its variables."""
         self.calls: list[JournalEntry] = []
         self._open: dict[int, UnfinishedCall] = {}
         self._running: dict[int, asyncio.Task[ToolResult]] = {}
@@ -175,6 +177,7 @@ class ScriptRun:
             first=first,
             printed=self._box.printed,
             tool=self.tool,
+            input=self.input,
         )
 
     async def _cancel(self) -> None:

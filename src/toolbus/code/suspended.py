@@ -54,6 +54,8 @@ class SuspendedScript:
     printed: str = ""
     tool: str = ""
     """The tool that the script is, `server/tool`; empty for any other script."""
+    input: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The types of its variables, in the short form of a config."""
 
     def pending(self, user: str, shared: SharedSeal | None) -> Pending:
         """The suspended script as a pending call: the call that waits, and the sealed script."""
@@ -92,6 +94,7 @@ class SuspendedScript:
             "first": self.first,
             "printed": self.printed,
             "tool": self.tool,
+            "input": self.input,
         }
 
 
@@ -115,6 +118,7 @@ def opened(sealed: str, user: str, shared: SharedSeal | None) -> SuspendedScript
         first=values["first"],
         printed=values["printed"],
         tool=values.get("tool", ""),
+        input=values.get("input", {}),
     )
 
 

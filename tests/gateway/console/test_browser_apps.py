@@ -195,3 +195,46 @@ async def test_a_tool_without_an_app_has_no_place_for_one(browser: Chromium) -> 
     async with app_of(browser, config(), "dash_pay") as (_, tab):
         await tab.see("#trial .badge", "done")
         assert await tab.count("#app") == 0
+
+
+async def test_the_quota_counts_calls_of_apps_with_those_of_the_console(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    quotas = [{"per": "server", "tools": "dash/pay", "per_day": 2}]
+    log = tmp_path / "audit.jsonl"
+    async with app_of(browser, config(quotas=quotas, audit=str(log))) as (opened, tab):
+        await app_says(tab, "result: show {}")
+        assert await in_app(tab, "call('pay', { n: 1 })") == 'pay {"n": 1}'
+        trial = opened.console.trials.call("dash_pay", {"n": 2}, {}, "console-test")
+        await until(lambda: trial.outcome == "done")
+        refused = await in_app(tab, "call('pay', { n: 3 })")
+        assert "quotas[0] allows server 'dash' 2 calls per day" in refused
+        assert await in_app(tab, "call('refresh')") == "refresh {}", "it does not count"
+    assert _of_pay(log, "outcome") == [("app", "ok"), ("console", "ok"), ("app", "refused")]
+
+
+async def test_the_audit_log_has_the_answers_to_the_calls_of_apps(browser: Chromium, tmp_path: Path) -> None:
+    rules = [{"do": "ask", "tools": "dash/pay"}, {"do": "deny", "tools": "dash/refresh"}]
+    log = tmp_path / "audit.jsonl"
+    async with app_of(browser, config(policy=rules, audit=str(log))) as (_, tab):
+        await app_says(tab, "result: show {}")
+        assert (await in_app(tab, "call('refresh')")).startswith("error: ")
+        for button, expected in ((DENY, "error: "), (ALLOW_ONCE, "pay {}")):
+            await in_app(tab, "void call('pay').then(say)")
+            await tab.click(button)
+            await app_says(tab, expected)
+    assert _of_pay(log, "decision") == [("app", "deny"), ("app", "allow")]
+    assert _of_pay(log, "by") == [("app", "console"), ("app", "console")]
+    assert _of_pay(log, "outcome") == [("app", "ok")]
+
+
+def _of_pay(log: Path, key: str) -> list[tuple[str, str]]:
+    """The faces in an audit log that called `pay`, with a value of those entries that have it."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(one["face"], one[key]) for one in entries if one.get("tool") == "pay" and key in one]
+
+
+async def test_tools_with_an_app_are_marked_in_the_list(browser: Chromium) -> None:
+    async with app_of(browser, config()) as (_, tab):
+        marked = "[...document.querySelectorAll('#list li:has(.badge) a')].map((one) => one.innerText)"
+        assert await tab.run(marked) == ["refresh", "show", "slow_show"]

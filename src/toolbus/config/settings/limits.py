@@ -55,3 +55,5 @@ class CodeLimits(ConfigModel):
     """Tokens of its output; the rest is left out."""
     script: Count = 100_000
     """Characters of the script itself."""
+    keep: Annotated[int, Field(ge=0, le=1000)] = 20
+    """Scripts that ended well, which are kept for `toolbus script save`."""

@@ -24,7 +24,7 @@ from toolbus.console.trials import Trial, Trials
 from toolbus.core import version
 from toolbus.core.operation.operation import Caller
 from toolbus.core.text.encoding import as_sent, contents_json
-from toolbus.core.values.apps import APP_MIME, interface_uri, is_for_apps, is_interface
+from toolbus.core.values.apps import APP_MIME, app_of, is_for_apps
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Embedded, JSONObject, Origin, ToolResult, ToolSpec
 from toolbus.schema.values import entries_of, is_array, is_object
@@ -129,6 +129,11 @@ class AppFrames:
         """The frame with that place."""
         return self._by_place.get(place)
 
+    @property
+    def frames(self) -> list[AppFrame]:
+        """The frames that are open, the oldest first."""
+        return list(self._frames.values())
+
     def sessions_of(self, trial: Trial) -> set[str]:
         """The callers of the apps of a call, as questions name them."""
         return {one.caller.session for one in self._frames.values() if one.trial is trial}
@@ -182,8 +187,8 @@ class AppFrames:
 
     async def _load(self, frame: AppFrame) -> None:
         """Read the HTML of an app and its rules, through policy and audit."""
-        uri, server = interface_uri(frame.spec.meta), frame.spec.origin.server
-        if uri is None or not is_interface(uri):
+        uri, server = app_of(frame.spec.meta), frame.spec.origin.server
+        if uri is None:
             raise AppRefused(f"the tool {frame.spec.name!r} has no app")
         result = await self._request(frame, uri)
         blocks = [one for one in result.content if isinstance(one, Embedded)]

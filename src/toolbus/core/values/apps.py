@@ -35,6 +35,12 @@ def interface_uri(meta: JSONObject) -> str | None:
     return uri if isinstance(uri, str) else None
 
 
+def app_of(meta: JSONObject) -> str | None:
+    """The URI of the app of a tool with this `_meta`."""
+    uri = interface_uri(meta)
+    return uri if uri is not None and is_interface(uri) else None
+
+
 def without_interface(meta: JSONObject) -> JSONObject:
     """The `_meta` of a tool for a client that shows no user interfaces."""
     return {key: value for key, value in meta.items() if key != "ui" and not key.startswith("ui/")}

@@ -149,9 +149,11 @@ class HttpFront:
 
     @property
     def _console_serve(self) -> Serve:
-        """The console of a replica shows that process alone: it is not behind the public URL of all."""
-        is_one_of_several = self._config.store is not None
-        return self.settings.model_copy(update={"public_url": None}) if is_one_of_several else self.settings
+        """The console of a replica shows that process alone: it is not behind the public URLs of all."""
+        if self._config.store is None:
+            return self.settings
+        apps = self.settings.apps.model_copy(update={"url": None})
+        return self.settings.model_copy(update={"public_url": None, "apps": apps})
 
     @property
     def _local_url(self) -> str:
@@ -185,7 +187,7 @@ class HttpFront:
         if self.console_url is None:
             await self._run(gateway, stop, None)
             return
-        console, serve = Console(gateway.bus, board), self.settings
+        console = Console(gateway.bus, board)
         self._console = console
         console.config_problem = config_problem
         console.clients = gateway.clients = ConnectedClients()
@@ -201,7 +203,7 @@ class HttpFront:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(console.close)
             if (sock := self._apps_socket) is not None:
-                sandbox = open_sandbox(console.apps, sock, tls=self._tls, url=serve.apps.url)
+                sandbox = open_sandbox(console.apps, sock, tls=self._tls, url=self._console_serve.apps.url)
                 app.sandbox = await stack.enter_async_context(sandbox)
             async with open_console(app, self._program, announcement, "serve"):
                 await self._run(gateway, stop, app)

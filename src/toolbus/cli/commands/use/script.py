@@ -1,12 +1,11 @@
 """`toolbus script`: run a script that calls tools."""
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_group
 from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _AWAITED = re.compile(r"\bawait\s+(\w+)")
 
 
-@partial(bus_command, tapes=True)
+@bus_group
 async def script(
     own: Invocation,
     file: Annotated[

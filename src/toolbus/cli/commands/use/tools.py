@@ -16,6 +16,7 @@ from toolbus.cli.output.results import named_json
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
 from toolbus.cli.parameters import ServersOrTargets, Wait
 from toolbus.core.text.display import counted
+from toolbus.core.values.apps import app_of
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
 from toolbus.core.values.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
@@ -255,7 +256,7 @@ def _note_policy(screen: Screen, ruled: "Effects") -> None:
 def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) -> list[list[Cell]]:
     """One row per tool: name, its mark if any has one, arguments, description."""
     listed = list(tools)
-    marked = {spec.name: marks.get(spec.name) or (APP_ONLY if spec.is_app_only else "") for spec in listed}
+    marked = {spec.name: ", ".join(filter(None, (marks.get(spec.name), _app_mark(spec)))) for spec in listed}
     return [
         [
             (spec.name, "cyan"),
@@ -265,6 +266,13 @@ def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) ->
         ]
         for spec in listed
     ]
+
+
+def _app_mark(spec: ToolSpec) -> str:
+    """The mark of a tool that has an app, or that only apps get."""
+    if spec.is_app_only:
+        return APP_ONLY
+    return "" if app_of(spec.meta) is None else "app"
 
 
 def _warnings(stock: Inventory, server: "ServerConfig") -> list[str]:
@@ -330,10 +338,12 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     hints = ", ".join(
         f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"
     )
+    app = app_of(spec.meta)
     said = "a person may be asked" if mark == "asks" else "denied: you answered never"
     facts = [
         visible(hints),
         f"{APP_ONLY}: for its user interface, not for models" if spec.is_app_only else "",
+        "" if app is None else f"app: {visible(app)}",
         "" if mark is None else f"policy: {said}",
         *(f"{change.shaper}: changed {', '.join(change.fields)}" for change in spec.history),
     ]
@@ -342,10 +352,12 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
 
 
 def _tool_json(spec: ToolSpec) -> dict[str, JSON]:
+    app = app_of(spec.meta)
     return {
         **named_json(spec),
         **picked(spec, "description input_schema annotations"),
         **({"app_only": True} if spec.is_app_only else {}),
+        **({} if app is None else {"app": app}),
     }
 
 

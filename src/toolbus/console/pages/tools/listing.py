@@ -12,6 +12,7 @@ from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields
 from toolbus.console.widgets import anchor, badge, choice, form, hidden_fields
 from toolbus.core.text.display import counted
+from toolbus.core.values.apps import app_of
 from toolbus.core.values.records import Inventory, ToolSpec
 
 MOST_ROWS = 400
@@ -258,7 +259,13 @@ def _row(row: ToolRow, query: ListQuery) -> Element:
     own = spec.origin.tool if spec.name.endswith(spec.origin.tool) else spec.name
     link = element("a", own, href=query.url(row.name), aria_current="true" if is_shown else None)
     beside: Child = element("span", _figure(row, query.sort))
-    return element("li", link, beside if row.is_on else badge(row.state, "quiet"))
+    has_app = row.is_on and app_of(spec.meta) is not None
+    return element(
+        "li",
+        link,
+        has_app and badge("app", "quiet"),
+        beside if row.is_on else badge(row.state, "quiet"),
+    )
 
 
 def _figure(row: ToolRow, sort: str) -> str:

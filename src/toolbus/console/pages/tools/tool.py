@@ -14,7 +14,7 @@ from toolbus.console.widgets import as_json, badge, button, facts, moment, statu
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, duration
-from toolbus.core.values.apps import interface_uri, is_interface
+from toolbus.core.values.apps import app_of
 from toolbus.core.values.records import ToolSpec
 
 _HINTS = {
@@ -44,7 +44,7 @@ def about_tool(
                 "server": server_link(spec.origin.server),
                 "its own name": spec.origin.tool if spec.origin.tool != spec.name else None,
                 "title": spec.title,
-                "app": _app_of(spec),
+                "app": app_of(spec.meta),
                 "the server says": ", ".join(hints) or None,
                 "tokens": ", ".join(f"{count:,} ({provider})" for provider, count in tokens.items()) or None,
             }
@@ -121,14 +121,9 @@ def _said(trial: Trial, waiting: Sequence[Element]) -> str:
     return f"Call {trial.number}: {trial.outcome}{asks}"
 
 
-def _app_of(spec: ToolSpec) -> str | None:
-    uri = interface_uri(spec.meta)
-    return uri if uri is not None and is_interface(uri) else None
-
-
 def _app(spec: ToolSpec, trial: Trial, apps: AppPlace) -> Child:
     """The place of the app of a call, which is not live: the script puts its frame there."""
-    if _app_of(spec) is None:
+    if app_of(spec.meta) is None:
         return None
     if apps.problem:
         return element("section", element("h2", "App"), element("p", apps.problem), class_="card")
