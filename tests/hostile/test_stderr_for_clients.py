@@ -11,7 +11,7 @@ from tests import warm
 from tests.gateway.driving import Era, client_of, gateway_over
 from tests.inside.gateway import ProtocolError
 from tests.patience import PATIENCE
-from toolbus import ServerDown, Toolbus, ToolbusError
+from toolbus import ServerDown, Toolbus, ToolbusError, ToolNotFound
 
 pytestmark = pytest.mark.anyio
 
@@ -119,3 +119,17 @@ async def test_a_call_that_is_not_answered_in_time(era: Era, tmp_path: Path) -> 
 def test_both_texts_of_an_error_name_the_server() -> None:
     error = ServerDown("a", "failed", None)
     assert str(error) == error.public == "server 'a': not connected (failed)"
+
+
+async def test_the_owner_reads_why_a_server_is_down_and_clients_read_less(
+    tmp_path: Path,
+) -> None:
+    broken = {"command": "python", "args": ["-c", "raise SystemExit('no file /home/ann/notes')"]}
+    async with Toolbus({"servers": {"shaky": broken}}) as bus:
+        with pytest.raises(ToolNotFound) as caught:
+            await bus.call("shaky_add", {})
+    error = caught.value
+    assert isinstance(error.likely, str)
+    assert error.likely in str(error)
+    assert "/home/ann" in error.likely
+    assert "/home/ann" not in error.public

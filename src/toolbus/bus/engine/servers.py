@@ -290,9 +290,9 @@ class Servers:
             return None
         problem, error = f"server {alias!r} is not connected ({down[alias].state})", down[alias].error
         if error is None:
-            return DownReason(problem, problem)
-        full, public = DownReason.of(error)
-        return DownReason(f"{problem}: {full}", f"{problem}: {public}")
+            return DownReason(problem)
+        reason = DownReason.of(error)
+        return DownReason(f"{problem}: {reason}", f"{problem}: {reason.public}")
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
         """The current state of each server; `tools` has the number of its tools in the catalog."""

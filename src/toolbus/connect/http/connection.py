@@ -18,6 +18,8 @@ MAX_HEAD = 256 * 1024
 """The most bytes of a response that are not its body: its head, its trailers, the frames of its chunks."""
 FRAME_RATIO = 16
 """The number of frame bytes allowed for each byte of the body."""
+_H = ord("H")
+"""The first letter of HEAD, and of no other method."""
 MAX_REPEATED = 16 * 1024
 """The most bytes of a header that is sent several times; more of them are ignored."""
 MAX_PARTS = 10_000
@@ -91,7 +93,7 @@ class ClientConnection(asyncio.Protocol):
         self._response, self._received = Response(self, self._limit), self._loop.create_future()
         self._overhead = self._part_count = self._body_size = 0
         self._inflater = None
-        self._is_head = data.startswith(b"HEAD ")
+        self._is_head = data[0] == _H  # cheaper than a comparison of the method
         self._transport.write(data)
         return self._received
 
@@ -146,7 +148,8 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
         else:
             self._check_overhead(len(data))
-            self._end_head()
+            if self._is_head:
+                self._end_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
@@ -240,7 +243,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _end_head(self) -> None:
         response = self._response
-        if self._is_head and response is not None and response.status:
+        if response is not None and response.status:
             # The parser waits for a body, so the connection cannot be used again.
             self._response = None
             response.end()

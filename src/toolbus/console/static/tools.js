@@ -72,7 +72,9 @@ async function send(form, submitter) {
   address.hash = "";
   goTo(address, page, { push: address.search !== location.search });
   showTimes(document);
-  focusOn(fresh.querySelector("[autofocus]") || (kept && document.getElementById(kept)));
+  // A question that came with the page has the focus already.
+  const asks = document.activeElement?.closest("#questions-here");
+  focusOn(fresh.querySelector("[autofocus]") || (!asks && kept && document.getElementById(kept)));
 }
 
 // An app stays as it is: a frame that is taken out of the page begins anew.

@@ -9,7 +9,7 @@ from operator import is_
 from threading import Lock
 from typing import Generic, TypeVar
 
-from toolbus.core.values.errors import DownReason, ToolNotFound
+from toolbus.core.values.errors import ToolNotFound
 from toolbus.core.values.records import ToolSpec
 from toolbus.schema.values import same_json
 
@@ -145,7 +145,7 @@ class Catalog:
         """The value of `make(catalog, key)`, such as a part: made once, for all who want the same one."""
         return self._memo(make, self, key)
 
-    def missing(self, name: str, down: Sequence[str] = (), likely: DownReason | None = None) -> ToolNotFound:
+    def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
         """The error for an unknown name: close matches, servers `down`, the `likely` reason."""
         known = list(self._by_origin if "/" in name else self._by_name)
         # A caller who asks for `read_file` most likely means `files_read_file`.

@@ -47,7 +47,7 @@ Messages are one line, built from facts that are also available as attributes.
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from toolbus.core.text.display import in_seconds, login_line, shortened
 from toolbus.core.text.stderr import last_line, quoted
@@ -113,7 +113,7 @@ class ToolbusError(Exception):
 
     @property
     def public(self) -> str:
-        """The message for clients of a gateway: without what a server printed and steps for its owner."""
+        """The message for people who may not see the server's output, such as clients of a gateway."""
         return str(self) if self._public is None else headed(self._public, _MOST_CHARACTERS)
 
 
@@ -193,7 +193,7 @@ class ToolNotFound(ToolbusError, LookupError):
         *,
         alike: Sequence[str] = (),
         down: Sequence[str] = (),
-        likely: "DownReason | None" = None,
+        likely: str | None = None,
         remark: str = "",
     ) -> None:
         self.name = name
@@ -207,7 +207,7 @@ class ToolNotFound(ToolbusError, LookupError):
         down_names = f"not connected: {', '.join(self.down)}"
         public = None
         if likely:
-            message, public = f"{message}: {likely.full}", f"{message}: {likely.public}{remark}"
+            message, public = f"{message}: {likely}", f"{message}: {_for_clients(likely)}{remark}"
         elif self.close_matches:
             message += f"; did you mean {' or '.join(map(repr, self.close_matches))}?"
             message += f" ({down_names})" if self.down else ""
@@ -321,8 +321,8 @@ class ServerError(ToolbusError):
         self.server = server
         # It may quote the server, and is shown in terminals and to models.
         self.problem = cleaned(problem)
-        self.public_problem = self.problem if public is None else cleaned(public)
-        super().__init__(f"server {server!r}: {self.problem}", f"server {server!r}: {self.public_problem}")
+        for_clients = self.problem if public is None else cleaned(public)
+        super().__init__(f"server {server!r}: {self.problem}", f"server {server!r}: {for_clients}")
 
 
 def problem_of(error: Exception) -> str:
@@ -330,17 +330,27 @@ def problem_of(error: Exception) -> str:
     return error.problem if isinstance(error, ServerError) else str(error)
 
 
-class DownReason(NamedTuple):
-    """The reason why a server is not connected, for its owner and for clients of a gateway."""
+class DownReason(str):
+    """The reason why a server is not connected; `public` is the reason for clients of a gateway."""
 
-    full: str
+    __slots__ = ("public",)
     public: str
+
+    def __new__(cls, reason: str, public: str | None = None) -> Self:
+        """`public` is the whole reason by default."""
+        made = super().__new__(cls, reason)
+        made.public = reason if public is None else public
+        return made
 
     @classmethod
     def of(cls, error: ToolbusError) -> Self:
         """The reason that an error gives, without the name of the server."""
-        is_ours = isinstance(error, ServerError)
-        return cls(problem_of(error), error.public_problem if is_ours else error.public)
+        head = f"server {error.server!r}: " if isinstance(error, ServerError) else ""
+        return cls(problem_of(error), error.public.removeprefix(head))
+
+
+def _for_clients(reason: str | None) -> str | None:
+    return reason.public if isinstance(reason, DownReason) else reason
 
 
 class ServerNotFound(ServerError, LookupError):
@@ -461,11 +471,12 @@ class ServerDown(ServerError):
 
     sent = False
 
-    def __init__(self, server: str, state: str, reason: DownReason | str | None) -> None:
-        full, public = reason if isinstance(reason, DownReason) else (reason, reason)
-        self.state, self.reason = state, full
-        down = f"not connected ({state})"
-        super().__init__(server, f"{down}: {full}" if full else down, f"{down}: {public}" if public else down)
+    def __init__(self, server: str, state: str, reason: str | None) -> None:
+        self.state, self.reason = state, reason
+        down, public = f"not connected ({state})", _for_clients(reason)
+        super().__init__(
+            server, f"{down}: {reason}" if reason else down, f"{down}: {public}" if public else down
+        )
 
 
 class TooManySessions(ServerError):
