@@ -13,7 +13,6 @@ from toolbus.audit.chain import Chain
 from toolbus.bus.inner import calls_of, tenant_of
 from toolbus.bus.rules.effects import Effects, effects, whole_catalog
 from toolbus.cli.command import CommandResult, Invocation
-from toolbus.cli.commands.servers.check_scripts import script_problems
 from toolbus.cli.commands.servers.check_servers import (
     Severity,
     ToolProblem,
@@ -21,6 +20,7 @@ from toolbus.cli.commands.servers.check_servers import (
     failed_step,
     name_problems,
     problem_and_step,
+    script_problems,
     steps_passed,
 )
 from toolbus.cli.commands.use.tools import held_line

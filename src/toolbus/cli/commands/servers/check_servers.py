@@ -5,9 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from toolbus.bus.engine.tenant import Tenant
+from toolbus.bus.script_tools import examine
 from toolbus.cli.output.screen import quoted
 from toolbus.cli.sign_in import oauth_client, signs_in_by_itself, tokens_of
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.script_tools.files import script_codes
 from toolbus.connect.opening.failure import awaits_client
 from toolbus.core.text.display import login_line
 from toolbus.core.values.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError
@@ -135,3 +138,19 @@ def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[T
                 message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
                 fix="nothing to do: the meaning is the same",
             )
+
+
+async def script_problems(bus: Tenant, config: BusConfig) -> list[ToolProblem]:
+    """An error for each script that cannot be read, or must fail."""
+    codes, mistakes = script_codes(config)
+    found = [
+        ToolProblem(severity="error", message=f"{name}: {error.problem}", fix="fix its entry under tools")
+        for name, error in mistakes.items()
+    ]
+    for name, code in codes.items():
+        problem, _ = await examine(bus, code)
+        if problem is not None:
+            lines = problem.splitlines()[1:] or [problem]  # without the heading
+            message = f"{name}: {'; '.join(lines)}"
+            found.append(ToolProblem(severity="error", message=message, fix=f"fix {code.entry.script}"))
+    return found
