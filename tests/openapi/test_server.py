@@ -180,8 +180,8 @@ async def test_arguments_arrive_in_their_places_and_results_come_back(api: HttpA
         (
             422,
             "application/json",
-            b'{"detail": [{"loc": ["body", "tags", 0], "msg": "long"}, {"loc": ["body", "age"], "msg": "no"}]}',
-            "HTTP 422 Unprocessable Entity: body.tags.0: long; body.age: no",
+            b'{"detail": [{"loc": ["body", "tags", 0], "msg": "x"}, {"loc": ["body", "age"], "msg": "no"}]}',
+            "HTTP 422 Unprocessable Entity: body.tags.0: x; body.age: no",
         ),
         (
             401,
