@@ -240,7 +240,7 @@ def test_a_mistake_in_an_entry_is_named(tmp_path: Path, entry: dict[str, Any], p
     file.write_text(json.dumps({**config(tmp_path), "tools": {"one": entry}}))
     with pytest.raises(ConfigError, match=problem) as caught:
         Toolbus(file)
-    assert "tools.one" in str(caught.value)
+    assert [str(mistake.key) for mistake in caught.value.mistakes if "tools.one" not in str(mistake)] == []
 
 
 def test_no_server_may_be_named_like_the_scripts(tmp_path: Path) -> None:

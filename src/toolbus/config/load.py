@@ -233,6 +233,8 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     entries = {alias: entries.get(alias) for alias in aliases if alias not in removed}
     if bus.tools:
         entries[SCRIPTS] = _entry_of(bus.tools)
+    elif settings.get("tools"):
+        del entries[SCRIPTS]  # the mistake in them is enough
     found = replace(found, warnings=(*found.warnings, *notes))
     servers, off = _servers(entries, wanted, lists, found, layers, bus)
     with mistakes.collected():

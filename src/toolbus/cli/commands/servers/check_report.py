@@ -289,6 +289,8 @@ def _warning_problem(event: Warned) -> ToolProblem:
         fix = hint or "ignore it, unless it is misspelled"
     elif event.message.startswith("include:"):
         message, fix = event.message, "fix the pattern: it is matched against the server's own tool names"
+    elif event.message.startswith(("openapi.", "override:", "tools.")):
+        message, fix = event.message, "fix it in the config"
     else:
         message, fix = event.message, "report it to the server's author"
     return ToolProblem(severity="warning", message=message, fix=fix)
