@@ -39,7 +39,7 @@ async def test_keys_and_sessions_go_on_from_a_backup(way: str, postgres: Server,
             await ann.open(old.replicas[0].url)
             assert text_of(await ann.legacy_call(old.replicas[0].url, "write", token="a")) == "a"
             code, out, err = await command(old, "store", "backup", file)
-            assert (code, err.count("it is not in the file")) == (0, 1), err
+            assert (code, err.count("which is not in the file")) == (0, 1), err
             amount = out.removeprefix("saved ").partition(":")[0]
             assert amount.endswith(" values")
             await command(old, "key", "revoke", "ann")
