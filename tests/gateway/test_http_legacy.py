@@ -184,6 +184,14 @@ async def test_what_a_session_keeps_for_lost_connections_is_bounded() -> None:
         assert (await served.http.get(served.url, headers=headers)).status_code == 400
 
 
+async def test_a_response_may_be_larger_than_the_events_that_may_wait_on_a_stream() -> None:
+    async with front(HttpLimits(backlog_bytes=45_000, replay_bytes=10_000)) as served:
+        session = await served.opened()
+        response = await session.post(tool_call("large", token="t", size=40_000, parts=1))
+    last = json.loads(response.text.strip().rpartition("data: ")[2])
+    assert _gist(last) == last["result"]["structuredContent"]["result"] == "x" * 40_000
+
+
 async def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session() -> None:
     async with front() as served:
         session = await served.opened()

@@ -178,6 +178,12 @@ async def test_arguments_arrive_in_their_places_and_results_come_back(api: HttpA
         (404, "application/json", b'{"message": "no such pet"}', "no such pet; check the arguments"),
         (400, "application/json", b'{"errors": [{"detail": "too old"}]}', "HTTP 400 Bad Request: too old"),
         (
+            422,
+            "application/json",
+            b'{"detail": [{"loc": ["body", "tags", 0], "msg": "x"}, {"loc": ["body", "age"], "msg": "no"}]}',
+            "HTTP 422 Unprocessable Entity: body.tags.0: x; body.age: no",
+        ),
+        (
             401,
             "text/plain",
             b"who are you",

@@ -17,6 +17,8 @@ from toolbus.openapi.operation import ApiOperation, Security
 from toolbus.schema.values import is_array, is_object
 
 _LONGEST_MESSAGE = 1_000
+_PLACES = ("loc", "field", "param", "pointer")
+"""The keys under which APIs name the argument that an error is about."""
 _MESSAGES = ("message", "detail", "error_description", "title", "error", "errors", "reason", "msg")
 """Keys under which APIs explain an error."""
 _TEXTS = (
@@ -157,5 +159,13 @@ def _said(value: JSON, depth: int = 0) -> str:
         return "; ".join(filter(None, (_said(one, depth + 1) for one in value[:5])))
     if is_object(value):
         texts = (_said(value[key], depth + 1) for key in _MESSAGES if key in value)
-        return next(filter(None, texts), "")
+        said = next(filter(None, texts), "")
+        place = next(filter(None, (_place(value.get(key)) for key in _PLACES)), "")
+        return f"{place}: {said}" if place and said else said
     return ""
+
+
+def _place(value: JSON) -> str:
+    """The argument that an error is about: `age`, or the parts of `body.owner.age` in a list."""
+    parts = value if is_array(value) else [value]
+    return ".".join(str(part) for part in parts if isinstance(part, str | int))

@@ -33,6 +33,8 @@ class SessionStream:
         self.dropped = 0
         """The number up to which events cannot be read any more."""
         self.has_ended = False
+        self.response = 0
+        """The number of the event with the response; 0 before it."""
         self.reader: StreamReader | None = None
         self.began = asyncio.Event()
 
@@ -49,6 +51,7 @@ class SessionStream:
     def end(self, message: JSONObject | None = None) -> None:
         """End it, with the response to its request."""
         if message is not None:
+            self.response = self.last + 1
             self.send(message)
         self.has_ended = True
         self.wake()
@@ -167,11 +170,20 @@ class SessionStreams:
         if self._bytes > self._limits.replay_bytes:
             self._drop(self._limits.replay_bytes, only_read=True)
         if self._bytes > self._limits.backlog_bytes:
-            self._drop(self._limits.backlog_bytes, only_read=False)
+            # A response may be larger: the limits of results bound it.
+            self._drop(self._limits.backlog_bytes + self._unread_responses(), only_read=False)
         if self._kept.is_over(self._owner):
             self._drop(0, only_read=True)
         if self._kept.is_over(self._owner):
             self._drop(0, only_read=False)
+
+    def _unread_responses(self) -> int:
+        return sum(
+            len(data)
+            for stream in self._streams.values()
+            for number, data in stream.events
+            if stream.read < number == stream.response
+        )
 
     def _count(self, more: int) -> None:
         if not self._is_closed:
