@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import toolbus
-from tests.cli.test_cli_trust import USING
+from tests.cli.test_cli_trust import PENDING, USING
 from tests.code.support import config, written
 from tests.code.test_escapes import ESCAPES
 from tests.code.test_script_tools import saved
@@ -116,7 +116,7 @@ def test_no_command_runs_a_script_of_a_config_that_nobody_trusts(words: list[str
     clone = tmp_path / "home" / "clone"
     clone.mkdir(parents=True)
     saved(clone, {"keep": 'await ledger_write(line="x")'})
-    (clone / "call.json").write_text("{}")
+    (clone / "call.json").write_text(PENDING.to_json())
     run = toolbus(*words, folder=clone)
     assert (run.returncode, run.stdout) == (2, "")
     assert "is not trusted yet" in run.stderr
