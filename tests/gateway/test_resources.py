@@ -18,6 +18,7 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 
 pytestmark = pytest.mark.anyio
+APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -67,7 +68,7 @@ def two() -> dict[str, Any]:
 
 async def test_uris_that_two_servers_share_are_told_apart(era: Era) -> None:
     async with gateway_over(two()) as gateway:
-        client = await client_of(era, gateway)
+        client = await client_of(era, gateway, capabilities=APPS)
         listed = await client.request("resources/list")
         assert [one["uri"] for one in listed["resources"]] == [
             "a+note://today",
@@ -96,7 +97,7 @@ async def test_uris_that_two_servers_share_are_told_apart(era: Era) -> None:
 
 async def test_links_to_shared_uris_are_rewritten(era: Era) -> None:
     async with gateway_over(two()) as gateway:
-        client = await client_of(era, gateway)
+        client = await client_of(era, gateway, capabilities=APPS)
         shown = (await client.request("tools/call", {"name": "b_show"}))["content"]
         assert [block["uri"] for block in shown[:3]] == ["b+note://today", "b+note://of/ann", "note://b"]
         assert shown[3]["resource"]["uri"] == "b+note://today"
@@ -111,7 +112,7 @@ async def test_links_to_shared_uris_are_rewritten(era: Era) -> None:
 
 async def test_uris_of_one_server_stay_as_they_are(era: Era) -> None:
     async with gateway_over({"servers": {"a": {"server": notes("a")}}}) as gateway:
-        client = await client_of(era, gateway)
+        client = await client_of(era, gateway, capabilities=APPS)
         listed = await client.request("resources/list")
         assert [one["uri"] for one in listed["resources"]] == ["note://today", "note://a", "ui://board"]
         read = await client.request("resources/read", {"uri": "note://of/ann"})
