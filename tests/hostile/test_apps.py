@@ -169,6 +169,7 @@ async def test_an_app_that_leaves_its_frame_for_another_page(script: str, browse
     ],
 )
 def test_a_source_that_is_none_or_leads_to_this_machine_is_left_out(source: Any) -> None:
+    """The content security policy of an app names no such source."""
     ui = {"csp": {"connectDomains": [source, "https://ok.example.com", "wss://*.ok.example.com:8443"]}}
     made = app_policy(ui, "tools.example.com")
     assert made.sources == {"connectDomains": ("https://ok.example.com", "wss://*.ok.example.com:8443")}
@@ -196,12 +197,14 @@ def test_a_source_that_is_none_or_leads_to_this_machine_is_left_out(source: Any)
     "csp", ["x", 7, [], {"connectDomains": "https://a.example.com"}, {"connectDomains": {}}]
 )
 def test_a_policy_of_another_shape_allows_nothing(csp: Any) -> None:
+    """A malformed policy of an app is the strictest one."""
     assert app_policy({"csp": csp, "permissions": "camera"}, "x").sources == {}
     many = app_policy({"csp": {"frameDomains": [f"https://h{n}.example.com" for n in range(999)]}}, "x")
     assert len(many.header(()).encode()) < 4000
 
 
 async def test_messages_that_do_not_come_through_the_frame_around_the_app(browser: Chromium) -> None:
+    """They are ignored."""
     forged: dict[str, Any] = {
         "jsonrpc": "2.0",
         "id": 99,
@@ -237,6 +240,7 @@ async def test_messages_that_do_not_come_through_the_frame_around_the_app(browse
 
 
 async def test_an_app_that_names_tools_and_apps_of_another_server(browser: Chromium) -> None:
+    """It reaches its own server only."""
     async with app_of(browser, two()) as (opened, tab):
         await app_says(tab, "result: show {}")
         for name in ("other_refresh", "other/refresh", "other_pay", "call_tool"):
@@ -287,6 +291,7 @@ async def test_an_app_that_wants_the_person_to_approve_by_accident(browser: Chro
 
 
 async def test_an_app_that_asks_twice_for_a_double_click(browser: Chromium) -> None:
+    """The second question waits, so one double click answers one of them."""
     script = "begin = () => { call('pay', { n: 1 }).then(say); call('pay', { n: 2 }); };"
     given = {**two(script), "policy": [{"do": "ask", "tools": "*/pay"}]}
     async with app_of(browser, given) as (opened, tab):
@@ -310,6 +315,7 @@ async def test_an_app_that_asks_twice_for_a_double_click(browser: Chromium) -> N
 
 
 async def test_an_app_that_opens_pages(browser: Chromium) -> None:
+    """A person decides about each page, and only about web pages."""
     async with app_of(browser, two()) as (_, tab):
         await app_says(tab, "result: show {}")
         urls = ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//x", "http://a@b/", "x"]
@@ -330,6 +336,7 @@ async def test_an_app_that_opens_pages(browser: Chromium) -> None:
 
 
 async def test_an_app_that_floods_the_page(browser: Chromium) -> None:
+    """Its messages are bounded, and the console stays usable."""
     async with app_of(browser, two()) as (opened, tab):
         await app_says(tab, "result: show {}")
         await in_app(tab, f"void setTimeout(() => {{ for (let n = 0; n < {FLOOD}; n++) call('pay'); }})")
@@ -367,6 +374,7 @@ async def _ask(opened: Opened, what: str, **given: Any) -> dict[str, Any]:
 
 
 async def test_the_key_of_a_frame_in_other_hands() -> None:
+    """It opens nothing without the session that it belongs to."""
     async with console_over(two()) as opened:
         frame = await _opened_frame(opened)
         assert "result" in await _ask(opened, "call", frame=frame, name="pay")
@@ -396,6 +404,7 @@ async def test_the_key_of_a_frame_in_other_hands() -> None:
 
 
 async def test_an_app_whose_page_was_left(browser: Chromium) -> None:
+    """Its calls end with the page."""
     async with app_of(browser, two()) as (opened, tab):
         await app_says(tab, "result: show {}")
         await in_app(tab, "void call('slow_show')")
@@ -409,6 +418,7 @@ async def test_an_app_whose_page_was_left(browser: Chromium) -> None:
 
 
 async def test_the_other_origin_has_nothing_but_frames() -> None:
+    """No page of the console is served there."""
     async with console_over(two()) as opened:
         await _opened_frame(opened)
         assert opened.app.sandbox is not None

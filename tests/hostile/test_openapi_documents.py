@@ -80,6 +80,7 @@ def test_references_that_multiply(kind: str) -> None:
 
 
 def test_references_in_a_circle_and_a_million_bytes_of_operations() -> None:
+    """A large or circular document is read in bounded time."""
     circle = document(taking(ref("A")), A=ref("B"), B=ref("A"))
     assert "lead in a circle" in api_of(circle).refused[0].reason
     paths = {f"/{number}": taking(ref("A"))["/a"] for number in range(9_000)}
@@ -94,6 +95,7 @@ def test_references_in_a_circle_and_a_million_bytes_of_operations() -> None:
 
 
 async def test_a_document_that_takes_longer_than_its_server_may(tmp_path: Path) -> None:
+    """Reading it ends with the time limit of the connection."""
     file = tmp_path / "large.json"
     file.write_text(json.dumps(document({f"/{n}": taking(ref("A"))["/a"] for n in range(20_000)}, A={})))
     entry = {
@@ -107,6 +109,7 @@ async def test_a_document_that_takes_longer_than_its_server_may(tmp_path: Path) 
 
 
 async def test_a_metadata_service_as_the_server_of_a_public_document(tmp_path: Path) -> None:
+    """A public document cannot lead into the private network."""
     file = tmp_path / "api.json"
     value = document({"/latest": {"get": {"operationId": "latest"}}})
     file.write_text(json.dumps({**value, "servers": [{"url": "http://169.254.169.254"}]}))
@@ -120,6 +123,7 @@ async def test_a_metadata_service_as_the_server_of_a_public_document(tmp_path: P
 
 
 async def test_an_operation_in_the_owners_network_whose_origin_is_allowed(tmp_path: Path) -> None:
+    """An allowed origin is still checked for private addresses."""
     async with api_server() as inside, api_server() as api:
         file = tmp_path / "api.json"
         there = {"operationId": "inside", "servers": [{"url": inside.url}]}
@@ -196,6 +200,7 @@ TRICKS = [
 
 @pytest.mark.parametrize("value", TRICKS)
 def test_an_argument_that_leads_to_an_operation_that_was_left_out(value: str) -> None:
+    """It is refused, in every spelling."""
     paths: dict[str, Any] = {
         f"/users/{{id}}{rest}": {"parameters": [ID], "get": {}} for rest in ("", "/secrets")
     }
@@ -209,6 +214,7 @@ def test_an_argument_that_leads_to_an_operation_that_was_left_out(value: str) ->
 
 
 def test_an_argument_that_is_the_name_of_another_path() -> None:
+    """It is refused if that path is another operation."""
     user = operation(
         "/users/{color}", parameter("path", "simple"), others=("/v1/users/me", "/v1/{kind}/{id}")
     )
@@ -223,6 +229,8 @@ def test_an_argument_that_is_the_name_of_another_path() -> None:
     "url", ["https://a.test/v1?key=1", "https://a.test/#x", "${BASE}", "https://${HOST}/v1?a"]
 )
 async def test_a_base_url_with_a_query_or_a_fragment(url: str) -> None:
+    """It is refused when the config is read."""
+
     def secret(name: str, _: str) -> str:
         return {"BASE": "https://a.test/v1#x", "HOST": "a.test"}[name]
 

@@ -32,6 +32,7 @@ async def api() -> AsyncGenerator[ApiServer]:
     ],
 )
 def test_an_argument_that_climbs_out_of_its_path_segment(value: Any) -> None:
+    """It is refused, in every spelling."""
     one = operation("/users/{color}/posts", parameter("path", "simple"))
     if value == ["..", ".."]:
         assert build(one, {"color": value}).url == f"{SERVER}/users/..,../posts"
@@ -55,6 +56,7 @@ def test_an_argument_that_would_end_its_path_segment(value: str) -> None:
 
 
 def test_two_arguments_that_climb_together() -> None:
+    """Parts that are harmless alone are refused together."""
     first = parameter("path", "simple", name="a", argument="a")
     second = parameter("path", "simple", name="b", argument="b")
     with pytest.raises(UnusableArguments, match="leads elsewhere"):
@@ -63,6 +65,7 @@ def test_two_arguments_that_climb_together() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\0b", ["a", "b\r\n"], {"k\r\n": "v"}])
 def test_an_argument_that_would_add_a_header(value: Any) -> None:
+    """A line break in a header is refused."""
     with pytest.raises(UnusableArguments, match="color: a header"):
         build(operation("/x", parameter("header", "simple")), {"color": value})
     sent = build(operation("/x", parameter("cookie"), parameter("query")), {"color": value})
@@ -84,12 +87,14 @@ def test_an_argument_that_would_add_a_header(value: Any) -> None:
     ],
 )
 def test_a_parameter_that_is_a_header_of_the_connection(name: str) -> None:
+    """No argument sets a header of the connection or of the sign-in."""
     one = operation("/x", parameter("header", "simple", name=name))
     with pytest.raises(UnusableArguments, match="cannot be set"):
         build(one, {"color": "x"})
 
 
 def test_a_cookie_and_a_form_that_would_add_another() -> None:
+    """Separators in a value stay part of the value."""
     one = operation("/x", parameter("cookie", name="a;b=c", argument="color"))
     assert build(one, {"color": "x; admin=1"}).headers["cookie"] == "a%3Bb%3Dc=x%3B%20admin=1"
     form = operation("/x", method="POST", body=flat_body("application/x-www-form-urlencoded", "a"))
@@ -97,6 +102,7 @@ def test_a_cookie_and_a_form_that_would_add_another() -> None:
 
 
 def test_a_part_that_would_end_its_head() -> None:
+    """The name of a file cannot add headers or parts."""
     name = 'a"\r\nx-evil: 1'
     parts = operation("/x", method="POST", body=flat_body("multipart/form-data", name, files=(name,)))
     file = "data:text/plain;name=x%22%0D%0Ax-evil%3A1/../y;base64,YQ=="
@@ -145,6 +151,7 @@ async def test_a_document_that_names_a_private_server(host: str) -> None:
 async def test_a_private_server_that_a_proxy_would_reach(
     monkeypatch: pytest.MonkeyPatch, api: ApiServer
 ) -> None:
+    """A proxy does not lead into the private network."""
     monkeypatch.setenv("http_proxy", api.url)
     monkeypatch.setenv("no_proxy", "")
     async with sender_for("http://169.254.169.254") as sender:
@@ -154,6 +161,7 @@ async def test_a_private_server_that_a_proxy_would_reach(
 
 
 async def test_a_private_server_that_its_owner_named(api: ApiServer) -> None:
+    """The owner may name a private server."""
     for named, is_allowed in (((api.url,), False), ((), True)):
         async with sender_for(api.url, *named, allow_private=is_allowed) as sender:
             assert (await sender.send(api.operation(), {})).status == 200
@@ -185,6 +193,8 @@ async def test_an_operation_with_a_server_of_its_own(api: ApiServer) -> None:
     "location", ["http://localhost:{port}/x", "//localhost:{port}/x", "https://127.0.0.1:{port}/"]
 )
 async def test_a_redirect_to_another_origin(api: ApiServer, location: str) -> None:
+    """It is refused, and nothing is sent there."""
+
     async def send(writer: asyncio.StreamWriter, _: Received) -> None:
         where = location.format(port=api.port)
         writer.write(http_response(b"", f"location: {where}", status="307 Temporary Redirect"))
@@ -197,6 +207,8 @@ async def test_a_redirect_to_another_origin(api: ApiServer, location: str) -> No
 
 
 async def test_a_redirect_to_a_named_origin_has_no_credentials(api: ApiServer) -> None:
+    """Credentials go to the origin of the API alone."""
+
     async def send(writer: asyncio.StreamWriter, request: Received) -> None:
         where = f"location: http://localhost:{api.port}/file"
         is_first = request.target == "/things"
@@ -245,6 +257,8 @@ async def test_a_name_that_changes_its_address_after_the_check(
 
 
 async def test_a_name_with_a_public_and_a_private_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One private address is enough to refuse the name."""
+
     async def look_up(_: object, host: str, port: int, **__: object) -> list[tuple[object, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("8.8.8.8", "10.0.0.1")]
 
@@ -255,6 +269,8 @@ async def test_a_name_with_a_public_and_a_private_address(monkeypatch: pytest.Mo
 
 
 async def test_a_document_that_redirects_to_another_origin(api: ApiServer) -> None:
+    """The document is not read from there."""
+
     async def send(writer: asyncio.StreamWriter, request: Received) -> None:
         where = {"/a": "/b", "/b": f"http://localhost:{api.port}/secret"}.get(request.target, "/")
         writer.write(http_response(b"", f"location: {where}", status="302 Found"))

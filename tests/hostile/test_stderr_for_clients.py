@@ -107,6 +107,7 @@ async def test_a_server_that_ends_and_does_not_come_back(
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_call_that_is_not_answered_in_time(era: Era, tmp_path: Path) -> None:
+    """Clients learn the time limit, and nothing that the server printed."""
     config = config_in(tmp_path)
     config["servers"]["shaky"]["timeouts"] = {"call": 1.0, "connect": PATIENCE}
     async with gateway_over(config) as gateway:
@@ -117,6 +118,7 @@ async def test_a_call_that_is_not_answered_in_time(era: Era, tmp_path: Path) -> 
 
 
 def test_both_texts_of_an_error_name_the_server() -> None:
+    """The text for clients and the text for the owner name the same server."""
     error = ServerDown("a", "failed", None)
     assert str(error) == error.public == "server 'a': not connected (failed)"
 
@@ -124,6 +126,7 @@ def test_both_texts_of_an_error_name_the_server() -> None:
 async def test_the_owner_reads_why_a_server_is_down_and_clients_read_less(
     tmp_path: Path,
 ) -> None:
+    """Only the owner reads what the server printed."""
     broken = {"command": "python", "args": ["-c", "raise SystemExit('no file /home/ann/notes')"]}
     async with Toolbus({"servers": {"shaky": broken}}) as bus:
         with pytest.raises(ToolNotFound) as caught:
