@@ -16,6 +16,9 @@ _MORE = {"\u0138": "k", "\ua793": "e", "\u025b": "e", "\u028d": "m", "\u03c7": "
 _ALIKE = str.maketrans("01|5$", "ollss")
 """ASCII characters that are taken for each other."""
 
+_ROUNDS = 6
+"""A small letter may look like another one, and that one like a third."""
+
 
 @cache
 def _prototypes() -> dict[int, str]:
@@ -62,10 +65,14 @@ def _as_latin(prototype: str) -> str:
 
 def look(text: str) -> str:
     """The text as a person sees it, in lowercase, without hidden characters and the space around it."""
-    if text.isascii():
-        return cleaned(text.lower()).strip()
-    plain = cleaned(unicodedata.normalize("NFD", text))
-    return "".join(each.lower() if each.isascii() else _LOOKS[ord(each)] for each in plain).strip()
+    for _ in range(_ROUNDS):
+        if text.isascii():
+            break
+        before, plain = text, cleaned(unicodedata.normalize("NFD", text))
+        text = "".join(each.lower() if each.isascii() else _LOOKS[ord(each)] for each in plain)
+        if text == before:
+            break
+    return cleaned(text.lower()).strip()
 
 
 def spelled_out(text: str) -> str:
