@@ -33,8 +33,9 @@ def parse(line: str) -> None:
     context: Any = command.make_context("toolbus", words)
     while words and hasattr(command, "list_commands"):
         group = command
-        if words[0].startswith("-"):  # an option of a group that does something by itself
-            break
+        runs_alone = command.invoke_without_command and command.get_command(context, words[0]) is None
+        if words[0].startswith("-") or (runs_alone and "." in words[0]):
+            break  # an option, or the file, of a group that does something by itself
         name, command, words = group.resolve_command(context, words)
         assert name in group.list_commands(context), f"{name} is an old spelling"
     if words:  # in a sentence, a command may stand without its arguments

@@ -455,9 +455,9 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
     done = run(drifted, "tools")
     assert done.stdout.splitlines() == [
         "files  locked  3 tools",
-        "  files_read   path mode [lines]  Read a file.",
-        "  files_stat                      Describe a file.",
-        "  files_write  [path]             Write a file.",
+        "  files_read   app  path mode [lines]  Read a file.",
+        "  files_stat                           Describe a file.",
+        "  files_write       [path]             Write a file.",
     ]
     assert (done.returncode, drifted.starts) == (0, 0)
     assert (
