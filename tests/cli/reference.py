@@ -170,8 +170,8 @@ terminal, base64 is replaced by its type and size; a pipe and `--json` get all o
 
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. Each
 block of `content` has its fields and a `type`: `text`, `image`, `audio`, `resource_link` or `embedded`.
-Binary data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`. A
-[script](code.md) of the config is suspended as well if a person has to be asked and there is no terminal.
+Binary data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`. If
+there is no terminal, a [script](code.md) of the config that needs a person is suspended as well.
 
 `--resume FILE` continues a suspended call, or a script. FILE is the output of `--on-input suspend`, with or
 without `--json`. It contains the call's arguments, and is valid for as long as the server remembers the call.
