@@ -103,7 +103,7 @@ something else is replaced only if you agree on the terminal. Without a terminal
 printed (exit code 2).
 
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
-[trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
+[trusted](trust.md) first. A key that is written into a file is readable by you only.
 
 JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `added`, `replaced`, `removed`,
 `present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed. With `--undo`
@@ -114,7 +114,7 @@ JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
 commands ask on the terminal, and fail without one. Trust covers the config and the files in its folder that
-it reads, such as `.env`: [trust](configuration.md#trust). Exit code 2 if it is not trusted and you cannot be
+it reads, such as `.env`: [trust](trust.md). Exit code 2 if it is not trusted and you cannot be
 asked.
 
 JSON: `{"file", "trusted", "servers": {alias: {"command", "cwd", "url", "headers", "env", ..., "secrets":
@@ -367,7 +367,7 @@ JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "server
     "key": """\
 A key is one line on stdout, such as `tb_...`, and so is the link of an invite. The rest goes to stderr.
 Views are defined under [`serve.views`](configuration.md#serve); more about invites:
-[people who sign in](sign-in-people.md).
+[people who sign in](authorization-server.md#with-a-one-time-link).
 
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
 instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the
