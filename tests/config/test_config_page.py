@@ -75,7 +75,7 @@ SERVE = (
 TABLES: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("configuration.md", "## Keys of a server", fields(ServerConfig), {"alias"}),
     ("configuration.md", "## Keys beside `servers`", fields(BusConfig), {"servers", "file", "folder"}),
-    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
+    ("gateway-operations.md", "## Settings", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
     ("limits.md", "## Limits that you can set", fields(ServerLimits), set()),
     ("sandbox.md", "## The setting", fields(Sandbox), set()),
 ]
