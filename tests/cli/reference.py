@@ -133,7 +133,7 @@ A server that is down is listed with the reason. That is a failure (exit 1) only
 `required`, or if no server is up.
 
 With [a lockfile](lock.md), its tools are listed at once, and no server is started. `--wait` contacts the
-servers first, and shows held tools.
+servers first, and shows tools that are on hold.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
