@@ -147,7 +147,7 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 `encoder` says how far [the encoder](many-tools.md#encoders) is. Exit code 1 if nothing fits.
 """,
     "script": """\
-[Scripts that call tools](scripts.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
+[Scripts](scripts.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
 "state"}], "elapsed_ms"}`; a suspended script also has the keys of a pending call, so `call --resume`
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.

@@ -158,7 +158,8 @@ def trail_path(own: Invocation, file: Path | None) -> Path:
     config = own.untrusted_config  # nothing in it is run
     if config.audit is None:
         where = short_path(config.file) if config.file else "the config"
-        raise Usage(f"nothing is recorded; add 'audit: audit.jsonl' to {where}, or name the file of an audit log")
+        step = f"add 'audit: audit.jsonl' to {where}, or name the file of an audit log"
+        raise Usage(f"nothing is recorded; {step}")
     return Path(config.audit.file)
 
 
