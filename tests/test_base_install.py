@@ -27,6 +27,7 @@ PAGES = sorted(
         ROOT / "examples" / "README.md",
         *(ROOT / "docs").rglob("*.md"),
     }
+    - set((ROOT / "docs" / "reference" / "python").glob("*.md"))
 )
 
 
