@@ -205,10 +205,15 @@ class Extras:
             yield
         except (ImportError, NameError) as error:
             if isinstance(error, NameError) and error.name in self._unbound:
-                if not self._follows(block.line):
-                    made = self._unbound[error.name]
+                made = self._unbound[error.name]
+                above = [
+                    one for one in self._around(block.line) if self._around(made)[-1].extras <= one.extras
+                ]
+                if not above:
                     problem = f"{error.name!r} needs an extra that is named only above line {made}"
                     raise WrongPage(self._page, block.line, problem) from error
+                self._lacking.add(above[-1])
+                self.skipped[block.line] = f"follows a block that {above[-1].reason}"
             elif not self.spare(block.line, "", "".join(traceback.format_exception(error))):
                 raise
             self._unbound |= dict.fromkeys(_bound(block.text) - names.keys(), block.line)

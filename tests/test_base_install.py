@@ -166,6 +166,18 @@ print("always")
 ```text
 always
 ```
+
+## Three
+
+`pip install "toolbus[agent]"`:
+
+```python
+print(Agent)
+```
+
+```text
+<class 'toolbus.agent.agent.Agent'>
+```
 """
 
 
@@ -181,6 +193,7 @@ def test_a_block_that_needs_an_extra_is_skipped_with_the_reason(
         "page.md:12": needs,
         "page.md:19": f"follows a block that {needs}",
         "page.md:24": needs,
+        "page.md:42": "follows a block that needs toolbus[agent]",
     }
 
 
