@@ -16,18 +16,13 @@ import pytest
 
 from tests import warm
 from tests.base_install import base_python
-from tests.pages import ROOT
+from tests.pages import FROM_NOTHING, README, ROOT
 from tests.patience import PATIENCE
 
 # The packages of this environment are links, which a server in a sandbox cannot follow.
 LEFT_OUT = ROOT / "docs" / "sandbox.md"
 PAGES = sorted(
-    {
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "examples" / "README.md",
-        *(ROOT / "docs").rglob("*.md"),
-    }
+    {README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")}
     - {LEFT_OUT}
 )
 
@@ -73,9 +68,9 @@ def run(*words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]
 def test_a_page_needs_only_the_extras_that_it_names(
     page: Path, environment: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if page == ROOT / "README.md":
-        (tmp_path / "empty").mkdir()
-        monkeypatch.chdir(tmp_path / "empty")
+    if page in FROM_NOTHING:
+        (tmp_path / "project").mkdir()
+        monkeypatch.chdir(tmp_path / "project")
     done = run("python", "-m", "tests.pages", str(page), env=environment)
     assert done.returncode == 0, done.stderr
 
