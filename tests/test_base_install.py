@@ -28,7 +28,7 @@ PAGES = sorted(
         ROOT / "examples" / "README.md",
         *(ROOT / "docs").rglob("*.md"),
     }
-    - {LEFT_OUT}
+    - {LEFT_OUT, *(ROOT / "docs" / "reference" / "python").glob("*.md")}
 )
 
 
