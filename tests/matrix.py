@@ -6,8 +6,8 @@
     make matrix ARGS=--json
 
 The third runs those tests instead of the usual ones. Each cell has an environment of its own in `.matrix`.
-uv downloads a missing Python. If that fails, its cells are listed with the reason. Fails if a test fails, or a
-cell cannot be installed.
+uv downloads a missing Python. If that fails, its cells are listed with the reason. The command fails if a
+test fails or a cell cannot be installed.
 """
 
 import argparse
