@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey proof test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs format clean
+.PHONY: programs survey proof test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -112,11 +112,16 @@ demo: .venv/.ready
 		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
 		'  toolbus check --config toolbus.yaml broken'
 
-# docs/cli.md and the pictures in README, from what the commands print today, and the pictures of the console.
+# docs/reference and docs/api.md, from the source; docs/cli.md and the pictures, from what programs print today.
 docs: .venv/.ready .interop/.ready
+	python -m tests.reference
 	python -m tests.cli.reference
 	python -m tests.pictures
 	python -m tests.console_pictures
+
+# Builds the wheel and the source distribution, and uses them as a new user would; RELEASING.md has the other steps.
+release: .venv/.ready
+	python -m tests.release
 
 format: .venv/.ready
 	ruff format

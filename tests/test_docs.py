@@ -24,11 +24,17 @@ from toolbus.errors import ConfigError
 # The page of an adapter needs its framework: tests/adapters/test_pages.py.
 OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
 README = ROOT / "README.md"
+# The examples in docstrings: tests/test_docstrings.py.
+OF_API = set((ROOT / "docs" / "reference" / "python").glob("*.md"))
 PAGES = [
-    *(README, ROOT / "CONTRIBUTING.md"),
-    *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
+    *(README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"),
+    *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS - OF_API),
 ]
-LINKED = [*PAGES, *sorted(OF_ADAPTERS), ROOT / "llms.txt"]
+LINKED = [
+    *PAGES,
+    *sorted(OF_ADAPTERS | OF_API),
+    *(ROOT / name for name in ("llms.txt", "CHANGELOG.md", "RELEASING.md")),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -104,9 +110,10 @@ def test_the_first_screen_of_the_readme_says_what_it_is_and_shows_it() -> None:
 def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
-    frameworks = ROOT / "docs" / "frameworks"
-    assert {page for page in PAGES if page.parent != frameworks} - listed == {index}
-    assert frameworks / "README.md" in listed
+    sections = {ROOT / "docs" / "frameworks", ROOT / "docs" / "reference"}
+    examples = ROOT / "examples" / "README.md"
+    assert {page for page in PAGES if page.parent not in sections} - listed == {index, examples}
+    assert {section / "README.md" for section in sections} <= listed
 
 
 GOOD_PAGE = """
