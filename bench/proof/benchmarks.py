@@ -8,7 +8,7 @@ from bench.proof.install import installed, packages
 from bench.proof.servers import Benchmark
 from bench.proof.traces import checked
 
-QUICK = 50
+QUICK = 25
 """Of how many tasks a quick run takes one."""
 ENVIRONMENT = {"TZ": "UTC", "PYTHONHASHSEED": "0"}
 """Of the backends: some results depend on both."""
