@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey test test-all test-adapter matrix check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
+.PHONY: programs survey proof test test-all test-adapter matrix check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -98,6 +98,11 @@ replicas: .venv/.ready
 survey: .venv/.ready
 	python -m tests.survey $(ARGS)
 
+# The gold calls of public benchmarks on every path through toolbus, into docs/proof; needs PyPI once:
+# make proof ARGS="--only gold-calls"
+proof: .venv/.ready .interop/.ready
+	python -m bench.proof $(ARGS)
+
 demo: .venv/.ready
 	toolbus demo
 	printf '%s\n' '' 'Try next, right here:' \
@@ -122,7 +127,7 @@ format: .venv/.ready
 	ruff check --fix
 
 clean:
-	rm -rf .venv .interop .adapters .matrix .survey .pytest_cache .ruff_cache build dist
+	rm -rf .venv .interop .adapters .matrix .proof .survey .pytest_cache .ruff_cache build dist
 
 # Packages are compiled at once: a test would take what the compiler warns of for an error of its own.
 .venv/.ready: pyproject.toml
