@@ -82,7 +82,7 @@ class ServerMessages:
         self,
         peer: Notifier,
         kind: str,
-        send: Callable[[bytes], Awaitable[None]],
+        send: Callable[[bytes], Awaitable[None] | None],
         *,
         redacted: Callable[[str], str],
         most_requests: int,
@@ -196,7 +196,7 @@ class ServerMessages:
     async def _answer_pings(self) -> None:
         try:
             while self._pings:
-                await self._send(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
+                await self._write(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
                 del self._pings[0]
         finally:
             self._pings.clear()
@@ -215,7 +215,11 @@ class ServerMessages:
         except Exception:  # a callback failed: respond all the same, or the server would wait
             logger.exception("the handler of %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
-        await self._send(_encoded(reply))
+        await self._write(_encoded(reply))
+
+    async def _write(self, message: bytes) -> None:
+        if (written := self._send(message)) is not None:
+            await written
 
 
 def _encoded(reply: Message) -> bytes:
