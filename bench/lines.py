@@ -170,7 +170,7 @@ def call_line(
 
 
 def limit_line(name: str, url: str | None, *, bar: float) -> Line:
-    """A line about the CPU time of calls, next to that of the client that is written by hand."""
+    """A line about the CPU time of calls, next to a client that is written by hand."""
     return Line(name=name, note="@", open=beside_limit(url, cpu_in_flight), rounds=20, bar=bar)
 
 

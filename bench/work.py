@@ -42,7 +42,7 @@ def at_once(lanes: int, each: int, clock: Callable[[], float] = perf_counter) ->
 
 in_flight = at_once(IN_FLIGHT, EACH_IN_FLIGHT)
 cpu_in_flight = at_once(IN_FLIGHT, EACH_IN_FLIGHT, process_time)
-"""The same by the CPU time of this process: the server's does not count, nor that of other programs."""
+"""The same by the CPU time of this process: other programs do not count."""
 
 
 def big(size: int) -> Work:

@@ -127,7 +127,7 @@ def test_gateways_have_a_table_of_their_own() -> None:
 
 def test_other_clients_have_a_column_each_and_those_left_out_a_reason() -> None:
     assert list(peer_rows([CALLS])) == [
-        f"the same calls by other clients, time / that of mcp {SDK}:",
+        f"the same calls by other clients, time / mcp {SDK}:",
         "                                toolbus  FastMCP client  OpenAI Agents  limit",
         "stdio, 64 in flight               0.250           1.500          2.000  0.050",
         "left out of 'stdio, 64 in flight': pydantic-ai (not installed: No module named 'pydantic_ai')",
@@ -144,7 +144,7 @@ def test_the_report_sets_the_lines_on_uvloop_apart() -> None:
         "on uvloop instead of asyncio's own loop, without bars:",
         row(apart),
         "left out: something",
-        f"the same calls by other clients, time / that of mcp {SDK}:",
+        f"the same calls by other clients, time / mcp {SDK}:",
     ]
 
 
