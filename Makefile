@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs format clean
+.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -112,6 +112,10 @@ docs: .venv/.ready .interop/.ready
 	python -m tests.cli.reference
 	python -m tests.pictures
 	python -m tests.console_pictures
+
+# Builds the wheel and the source distribution, and uses them as a new user would; RELEASING.md has the other steps.
+release: .venv/.ready
+	python -m tests.release
 
 format: .venv/.ready
 	ruff format

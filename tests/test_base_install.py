@@ -21,7 +21,15 @@ from tests.patience import PATIENCE
 
 # The packages of this environment are links, which a server in a sandbox cannot follow.
 LEFT_OUT = ROOT / "docs" / "sandbox.md"
-PAGES = sorted({ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")} - {LEFT_OUT})
+PAGES = sorted(
+    {
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "examples" / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+    }
+    - {LEFT_OUT}
+)
 
 
 @pytest.fixture(scope="module")

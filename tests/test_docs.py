@@ -25,10 +25,14 @@ from toolbus.errors import ConfigError
 OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
 README = ROOT / "README.md"
 PAGES = [
-    *(README, ROOT / "CONTRIBUTING.md"),
+    *(README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"),
     *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
 ]
-LINKED = [*PAGES, *sorted(OF_ADAPTERS), ROOT / "llms.txt"]
+LINKED = [
+    *PAGES,
+    *sorted(OF_ADAPTERS),
+    *(ROOT / name for name in ("llms.txt", "CHANGELOG.md", "RELEASING.md")),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +109,8 @@ def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
     frameworks = ROOT / "docs" / "frameworks"
-    assert {page for page in PAGES if page.parent != frameworks} - listed == {index}
+    examples = ROOT / "examples" / "README.md"
+    assert {page for page in PAGES if page.parent != frameworks} - listed == {index, examples}
     assert frameworks / "README.md" in listed
 
 

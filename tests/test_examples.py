@@ -1,6 +1,7 @@
 """Every program in examples/ runs, prints exactly this, and leaves no process behind."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,7 +89,7 @@ agent: You wanted to buy tea.
 closed: the connection is closed; create a new one
 MCP error: the bus is closed; create a new one
 """,
-    "traced.py": """\
+    "call_trace.py": """\
 CLIENT tools/call add
   mcp.method.name: tools/call
   gen_ai.operation.name: execute_tool
@@ -138,9 +139,27 @@ def test_no_program_is_left_out() -> None:
     folder = ROOT / "examples"
     programs = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     # Programs that the pages run; tests/agent/test_examples.py.
-    elsewhere = {"notes.py", "desk.py", "handbook.py", "curious.py", "assistant.py", "structured.py"}
-    elsewhere |= {"durable.py", "hooks/redact.py", "hooks/quota.py", "hooks/call_log.py"}
+    elsewhere = {
+        "notes.py",
+        "desk.py",
+        "handbook.py",
+        "sandbox_probe.py",
+        "assistant.py",
+        "structured_output.py",
+    }
+    elsewhere |= {"durable_run.py", "hooks/redact.py", "hooks/quota.py", "hooks/call_log.py"}
     assert programs - elsewhere == set(OUTPUT)
+
+
+def test_the_overview_has_every_program_and_config() -> None:
+    folder = ROOT / "examples"
+    linked = set(re.findall(r"\]\(([\w./]+)\)", (folder / "README.md").read_text()))
+    files = {
+        path.name
+        for path in folder.iterdir()
+        if path.name not in ("README.md", "__pycache__") and not path.name.startswith(".")
+    }
+    assert {name for name in linked if not name.startswith("..")} == files
 
 
 def processes_in(folder: Path) -> list[str]:

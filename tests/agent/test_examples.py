@@ -27,7 +27,7 @@ you: How long is my list?
   returned '2'
 There are 2 things on your list.
 """,
-    "structured.py": """\
+    "structured_output.py": """\
 2 things in 1 shop: tea, bread
 {"items":["tea","bread"],"shops":1}
 """,

@@ -103,7 +103,7 @@ something else is replaced only if you agree on the terminal. Without a terminal
 printed (exit code 2).
 
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
-[trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
+[trusted](trust.md) first. A key that is written into a file is readable by you only.
 
 JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `added`, `replaced`, `removed`,
 `present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed. With `--undo`
@@ -114,7 +114,7 @@ JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
 commands ask on the terminal, and fail without one. Trust covers the config and the files in its folder that
-it reads, such as `.env`: [trust](configuration.md#trust). Exit code 2 if it is not trusted and you cannot be
+it reads, such as `.env`: [trust](trust.md). Exit code 2 if it is not trusted and you cannot be
 asked.
 
 JSON: `{"file", "trusted", "servers": {alias: {"command", "cwd", "url", "headers", "env", ..., "secrets":
@@ -133,7 +133,7 @@ A server that is down is listed with the reason. That is a failure (exit 1) only
 `required`, or if no server is up.
 
 With [a lockfile](lock.md), its tools are listed at once, and no server is started. `--wait` contacts the
-servers first, and shows held tools.
+servers first, and shows tools that are on hold.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
@@ -144,16 +144,16 @@ has `"app_only": true`: it is for the app of its server, and models do not get i
     "search": """\
 JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing",
 "encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected,
-`encoder` says how far [the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
+`encoder` says how far [the encoder](many-tools.md#encoders) is. Exit code 1 if nothing fits.
 """,
     "script": """\
-[Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
+[Scripts](scripts.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
 "state"}], "elapsed_ms"}`; a suspended script also has the keys of a pending call, so `call --resume`
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.
 """,
     "script save": """\
-[Save a script](code.md#save-a-script). JSON: `{"scripts": [{"id", "at", "user", "face", "input", "text",
+[Save a script](scripts.md#save-a-script). JSON: `{"scripts": [{"id", "at", "user", "face", "input", "text",
 "tools"}]}`, the newest first. With NAME: `{"ok", "name", "id", "file", "script", "entry", "trusted"}`. If the
 type check finds a mistake, `{"ok", "name", "problem"}` and exit code 1. Exit code 2 if something would be
 replaced.
@@ -171,7 +171,7 @@ terminal, base64 is replaced by its type and size; a pipe and `--json` get all o
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. Each
 block of `content` has its fields and a `type`: `text`, `image`, `audio`, `resource_link` or `embedded`.
 Binary data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`. If
-there is no terminal, a [script](code.md) of the config that needs a person is suspended as well.
+there is no terminal, a [script](scripts.md) of the config that needs a person is suspended as well.
 
 `--resume FILE` continues a suspended call, or a script. FILE is the output of `--on-input suspend`, with or
 without `--json`. It contains the call's arguments, and is valid for as long as the server remembers the call.
@@ -239,7 +239,7 @@ of that name. You are asked for required arguments that you leave out. On a term
 whether to sign in when a server or a call needs it.
 
 Calls that may change something need your approval, unless you set `--approve`. In a program,
-[`Agent`](agent.md#approval) does not ask by default. JSON: one document per event, as described above.
+[`Agent`](approvals.md) does not ask by default. JSON: one document per event, as described above.
 """,
     "check": """\
 Servers that failed come first. A rule of [the policy](policy.md) without effect is also an error, shown with
@@ -306,7 +306,7 @@ JSON: `{"url", "config"}`; the URL signs in one browser, once.
 """,
     "runs worker": """\
 Calls that may change something wait for approval, unless you set `--approve`. In a program,
-[`Agent`](agent.md#approval) does not ask by default. JSON: `{"agent", "version", "store"}`, once the
+[`Agent`](approvals.md) does not ask by default. JSON: `{"agent", "version", "store"}`, once the
 worker is ready.
 """,
     "runs": """\
@@ -366,8 +366,8 @@ JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "server
 """,
     "key": """\
 A key is one line on stdout, such as `tb_...`, and so is the link of an invite. The rest goes to stderr.
-Views are defined under [`serve.views`](configuration.md#serve); more about invites:
-[people who sign in](sign-in-people.md).
+Views are defined under [`serve.views`](gateway-operations.md#settings); more about invites:
+[people who sign in](authorization-server.md#with-a-one-time-link).
 
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
 instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the

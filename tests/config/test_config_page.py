@@ -74,8 +74,8 @@ SERVE = (
 )
 TABLES: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("configuration.md", "## Keys of a server", fields(ServerConfig), {"alias"}),
-    ("configuration.md", "Keys beside `servers`:", fields(BusConfig), {"servers", "file", "folder"}),
-    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
+    ("configuration.md", "## Keys beside `servers`", fields(BusConfig), {"servers", "file", "folder"}),
+    ("gateway-operations.md", "## Settings", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
     ("limits.md", "## Limits that you can set", fields(ServerLimits), set()),
     ("sandbox.md", "## The setting", fields(Sandbox), set()),
 ]
@@ -93,7 +93,7 @@ def test_a_table_lists_the_keys_of_the_model_with_their_defaults(
 
 
 def test_the_keys_of_auth_are_those_of_its_models() -> None:
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8").partition("\n## Auth\n")[2]
+    text = (DOCS / "sign-in.md").read_text(encoding="utf-8").partition("\n## The setting\n")[2]
     listed = re.findall(r"^\| (`[^|]*) \|", text.partition("\n\n## ")[0], re.MULTILINE)
     keys = {key for cell in listed for key in re.findall(r"`([a-z_]+)`", cell)}
 

@@ -6,28 +6,24 @@ is read again whenever the link connects.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, cast
+from typing import Any
 from weakref import WeakValueDictionary
 
-import anyio
-import anyio.abc
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.version import LATEST_MODERN_VERSION
-from opentelemetry.context import get_value
+from mcp_types import INVALID_PARAMS
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.http.url import parse_url
 from toolbus.connect.opening.attempt import Attempt
+from toolbus.connect.transports.listed import ListedPeer
 from toolbus.core.files import UnreadableFile, read_plain
-from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan
+from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import ConnectFailed
 from toolbus.core.values.records import JSON
@@ -153,7 +149,7 @@ def _in_file(text: str, folder: Path | None, limit: int) -> bytes:
 
 
 @asynccontextmanager
-async def openapi_peer(attempt: Attempt) -> "AsyncGenerator[ApiPeer]":
+async def openapi_peer(attempt: Attempt) -> AsyncGenerator[ListedPeer]:
     """A connection to an API."""
     config, api = attempt.config, attempt.api
     assert config.openapi is not None
@@ -169,63 +165,25 @@ async def openapi_peer(attempt: Attempt) -> "AsyncGenerator[ApiPeer]":
     )
     query = {key.removeprefix("query."): text for key, text in texts.items() if key.startswith("query.")}
     async with api_sender(attempt, reach, query) as sender:
-        yield ApiPeer(attempt, api, sender)
+        yield ListedPeer(
+            {"name": api.title, "version": api.version},
+            [definition_of(one) for one in api.operations],
+            instructions=api.description,
+            calls=ApiCalls(attempt, api.operations, sender).send,
+            connection=ConnectionFacts(transport="tcp"),
+        )
 
 
-class ApiPeer:
-    """Answers the requests of a client from an API."""
+class ApiCalls:
+    """Sends the requests of tool calls."""
 
-    def __init__(self, attempt: Attempt, api: Api, sender: Sender) -> None:
+    def __init__(self, attempt: Attempt, operations: Iterable[ApiOperation], sender: Sender) -> None:
         self._config, self._redacted = attempt.config, attempt.values.redacted
-        self._api, self._sender = api, sender
-        self._operations = {one.name: one for one in api.operations}
-        self.connection = ConnectionFacts(transport="tcp")
+        self._sender = sender
+        self._operations = {one.name: one for one in operations}
 
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Wait until the client leaves."""
-        task_status.started()
-        await anyio.sleep_forever()
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Ignore a notification: an API has no use for it."""
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """The answer to a request."""
-        if (span := get_value(SPAN)) is not None:
-            cast(RequestSpan, span).sent(None, self.connection)
-        match method:
-            case "server/discover":
-                return self._discovered()
-            case "tools/list":
-                tools = [definition_of(one) for one in self._api.operations]
-                return {"tools": tools, "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
-            case "tools/call":
-                return await self._call(params or {})
-            case _:
-                raise MCPError(METHOD_NOT_FOUND, f"an HTTP API has no {method}")
-
-    def _discovered(self) -> dict[str, Any]:
-        api = self._api
-        return {
-            "supportedVersions": [LATEST_MODERN_VERSION],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": api.title, "version": api.version},
-            "resultType": "complete",
-            **({"instructions": api.description} if api.description else {}),
-        }
-
-    async def _call(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def send(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a `tools/call` with these parameters."""
         operation = self._operations.get(params.get("name", ""))
         if operation is None:
             raise MCPError(INVALID_PARAMS, "the document has no such operation")

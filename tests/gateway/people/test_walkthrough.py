@@ -1,4 +1,4 @@
-"""The walkthrough of docs/sign-in-people.md with an invited person, the SDK's client and the log."""
+"""The walkthrough of docs/authorization-server.md with an invited person, the SDK's client and the log."""
 
 import json
 import threading

@@ -8,6 +8,7 @@ from typing import Any
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.script_tools.entry import SCRIPTS, ScriptEntries
 from toolbus.config.script_tools.files import ScriptCode, script_codes
+from toolbus.core import version
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class ScriptServer:
         async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Any:
             from toolbus.connect.transports.listed import ListedPeer
 
-            return ListedPeer(SCRIPTS, [code.definition for code in self.codes])
+            server_info = {"name": SCRIPTS, "version": version()}
+            return ListedPeer(server_info, [code.definition for code in self.codes])
 
         return connect
 

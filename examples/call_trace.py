@@ -1,4 +1,4 @@
-"""Print the span of a call: `pip install opentelemetry-sdk`, then `python traced.py`."""
+"""Print the span of a call: `pip install opentelemetry-sdk`, then `python call_trace.py`."""
 
 import asyncio
 import sys

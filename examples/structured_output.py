@@ -1,6 +1,6 @@
 """Structured output: the agent uses the tools of an MCP server, and returns an object.
 
-Run it in examples/: python structured.py
+Run it in examples/: python structured_output.py
 """
 
 import asyncio
