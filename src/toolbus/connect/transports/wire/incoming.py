@@ -99,8 +99,8 @@ class ServerMessages:
         self._tasks: set[asyncio.Task[None]] = set()
         self.reports: dict[asyncio.Task[None], ResponseFuture | None] = {}
         """The notifications that are being handled, and the response that follows each, if that is known."""
-        self._notified = MessageContext(peer, self._context, None)
-        """The context of every notification: making one takes longer than the rest."""
+        self._notified: MessageContext | None = None
+        """The context of every notification, from the first on: making one takes longer than the rest."""
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -124,7 +124,8 @@ class ServerMessages:
                 inbound[1].cancel_requested.set()
                 inbound[0].cancel()
         if not run_notify_intercept(self._intercept, method, params):
-            self.report(lambda handle=self._on_notify: handle(self._notified, method, params), before)
+            context = self._notified = self._notified or MessageContext(self._peer, self._context, None)
+            self.report(lambda handle=self._on_notify: handle(context, method, params), before)
 
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         key, on_request = coerce_request_id(request_id), self._on_request
