@@ -74,7 +74,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.running: set[Deadline] = set()
-        """Those of the requests in flight."""
+        """The deadlines of the requests in flight."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_end = inf
         self._pauses = 0
