@@ -78,7 +78,7 @@ class HttpClient:
     async def request(
         self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[Response]:
-        """As `send` and then `finish`."""
+        """Send a request, and end the use of its response after the block."""
         response = await self.send(method, target, headers, content)
         try:
             yield response
