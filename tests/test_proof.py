@@ -19,6 +19,8 @@ from bench.proof.paths import PATHS, config, replay
 from bench.proof.paths import script as lines_of
 from bench.proof.policy import FOLDER as POLICY_FOLDER
 from bench.proof.policy import POLICIES
+from bench.proof.runs.part import fit
+from bench.proof.runs.part import replayed as killed
 from bench.proof.sample import sample
 from bench.proof.servers import controls
 from bench.proof.traces import GoldCall, TaskOutcome
@@ -57,6 +59,24 @@ async def test_a_call_that_is_lost_or_changed_is_a_difference() -> None:
 
 def _wrong(call: GoldCall) -> GoldCall:
     return replace(call, arguments={**call.arguments, **dict.fromkeys(call.arguments, "wrong")})
+
+
+async def test_a_durable_run_whose_worker_is_killed_makes_the_same_calls() -> None:
+    benchmark = sample()
+    tasks = fit(benchmark)[:1]
+    outcome, kills = await killed(benchmark, tasks, benchmark.direct(tasks))
+    assert outcome.different == {}
+    assert (outcome.equal, kills) == (1, 1)
+
+
+async def test_a_call_that_breaks_its_schema_is_refused_and_not_sent() -> None:
+    benchmark = sample()
+    task = benchmark.tasks[0]
+    last = task.turns[-1]
+    unfit = GoldCall(server="messages", tool="delete_message", arguments={"receiver_id": {}}, fits=False)
+    changed = replace(task, turns=[*task.turns[:-1], replace(last, calls=[*last.calls, unfit])])
+    outcome = await replay("library", benchmark, [changed], benchmark.direct([changed]))
+    assert (outcome.refused, outcome.equal, outcome.different) == (1, 0, {})
 
 
 def test_a_state_that_differs_is_a_difference() -> None:
@@ -114,7 +134,7 @@ def test_each_request_sends_the_definitions_and_all_that_was_said_before() -> No
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_page_of_a_part_has_a_place_for_its_report(part: str) -> None:
-    page = (FOLDER / f"{part}.md").read_text()
+    page = (FOLDER / f"{PARTS[part].page}.md").read_text()
     assert "\n```text\nfigures\n```\n" in with_report(page, part, "figures")
 
 

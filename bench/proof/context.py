@@ -180,4 +180,4 @@ def _text(tasks: int, sent: Mapping[str, Mapping[str, Mapping[str, Tokens]]]) ->
     return "\n\n".join(parts)
 
 
-PART = Part(name="context", title="Tokens that a model is sent for each task", run=run)
+PART = Part(name="context", page="context", title="Tokens that a model is sent for each task", run=run)
