@@ -176,14 +176,14 @@ def test_a_mistake_in_what_is_required(written: str, problem: str, site: Site) -
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     site.write("require: [audit]")
     problem = (
-        "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask the administrator"
+        "an audit log is required; add audit: {file: audit.jsonl} to the config, or ask the administrator"
     )
     place = Place(tmp_path)
     assert refused(place).problem.startswith(problem)
     place.settings["audit"] = {"file": "audit.jsonl", "content": "none"}
     place.configure()
     problem = (
-        "an audit trail of the arguments is required; set content: digest in audit, or ask the administrator"
+        "an audit log of the arguments is required; set content: digest in audit, or ask the administrator"
     )
     assert refused(place).problem.startswith(problem)
     place.settings["audit"] = "audit.jsonl"
@@ -198,7 +198,7 @@ def test_all_that_is_missing_is_reported_at_once(site: Site, tmp_path: Path) -> 
         Toolbus(place.config)
     problems = [
         "a toolbus.lock is required",
-        "an audit trail is required",
+        "an audit log is required",
         "servers have to run in a sandbox",
     ]
     found = [mistake.problem for mistake in caught.value.mistakes]

@@ -155,7 +155,7 @@ def test_a_cut_end_is_found_with_the_head_that_was_noted(folder: Path) -> None:
     assert audit(folder, "--verify").returncode == 0
     run = audit(folder, "--expect", end.hash)
     assert run.returncode == 1
-    assert run.stdout.splitlines()[-1] == f"{end.hash} is not in the trail: lines at its end are missing"
+    assert run.stdout.splitlines()[-1] == f"{end.hash} is not in the audit log: lines at its end are missing"
 
 
 def test_a_trail_that_was_removed(folder: Path) -> None:
@@ -202,8 +202,8 @@ def test_a_trail_is_read_without_a_config(folder: Path, tmp_path: Path) -> None:
             1,
             "nothing is recorded yet in none.jsonl",
         ),
-        (CONFIG, ("gone.jsonl", "--verify"), 1, "there is no trail at gone.jsonl"),
-        (CONFIG, ("gone.jsonl",), 1, "there is no trail at gone.jsonl"),
+        (CONFIG, ("gone.jsonl", "--verify"), 1, "there is no audit log at gone.jsonl"),
+        (CONFIG, ("gone.jsonl",), 1, "there is no audit log at gone.jsonl"),
         (CONFIG, ("empty.jsonl", "--verify"), 1, "nothing is recorded yet in empty.jsonl"),
         (CONFIG, ("--since", "soon"), 2, "--since soon: not a time; write such as 30m, 2h, 7d"),
         (CONFIG, ("--expect", "abc"), 2, "--expect abc: not a hash; it has 64 digits"),

@@ -149,11 +149,11 @@ def test_a_file_that_is_no_trail_is_an_error(words: list[str], folder: Path) -> 
     run = toolbus("audit", *words, "notes.md", folder=folder)
     step = "name the file that 'audit' in a config names, or a copy of it"
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == f"toolbus: notes.md is not an audit trail; {step}\n"
+    assert run.stderr == f"toolbus: notes.md is not an audit log; {step}\n"
     (folder / "empty.jsonl").write_text("")
     (folder / "t.jsonl").write_text("".join(["not a line\n", *TRAIL]))
     for name in ("empty.jsonl", "t.jsonl"):
-        assert "is not an audit trail" not in toolbus("audit", *words, name, folder=folder).stderr
+        assert "is not an audit log" not in toolbus("audit", *words, name, folder=folder).stderr
 
 
 def test_full_files_and_those_of_other_processes_are_counted(folder: Path) -> None:

@@ -133,7 +133,7 @@ A server that is down is listed with the reason. That is a failure (exit 1) only
 `required`, or if no server is up.
 
 With [a lockfile](lock.md), its tools are listed at once, and no server is started. `--wait` contacts the
-servers first, and shows held tools.
+servers first, and shows tools that are on hold.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
@@ -147,7 +147,7 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 `encoder` says how far [the encoder](many-tools.md#encoders) is. Exit code 1 if nothing fits.
 """,
     "script": """\
-[Scripts that call tools](scripts.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
+[Scripts](scripts.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
 "state"}], "elapsed_ms"}`; a suspended script also has the keys of a pending call, so `call --resume`
 accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
 fails.

@@ -476,9 +476,9 @@ def test_tools_contacts_the_servers_first_if_told_to_wait(drifted: Place) -> Non
     held = f"{review}, accept it: toolbus lock approve files"
     assert done.stdout.splitlines() == [
         "files  ready  2025-11-25 (legacy)  1 tool",
-        f"  tool 'read': held: its annotations, description and inputSchema changed {held}/read {OPTION}",
-        f"  tool 'run': held: it is new {held}/run {OPTION}",
-        f"  instructions: held: they changed {held} {OPTION}",
+        f"  tool 'read': on hold: its annotations, description and inputSchema changed {held}/read {OPTION}",
+        f"  tool 'run': on hold: it is new {held}/run {OPTION}",
+        f"  instructions: on hold: they changed {held} {OPTION}",
         "  files_write  [path]  Write a file.",
     ]
     found = printed(drifted, "tools", "--wait", "20")
@@ -491,7 +491,7 @@ def test_tools_contacts_the_servers_first_if_told_to_wait(drifted: Place) -> Non
 def test_tools_of_a_server_whose_launch_line_changed(place: Place) -> None:
     place.configure(env={"X": "1"})
     done = run(place, "tools")
-    assert (done.returncode, done.stdout.startswith(f"files  held  {LAUNCH_HELD}")) == (1, True)
+    assert (done.returncode, done.stdout.startswith(f"files  on hold  {LAUNCH_HELD}")) == (1, True)
     waited = run(place, "tools", "--wait", "20")
     assert (waited.returncode, LAUNCH_HELD in waited.stdout) == (1, True)
     found = printed(place, "tools")
@@ -506,7 +506,7 @@ def test_tools_of_a_new_server(place: Place) -> None:
     place.configure()
     done = run(place, "tools")
     assert done.returncode == 0
-    assert "other  held  it is not in toolbus.lock; review it" in done.stdout
+    assert "other  on hold  it is not in toolbus.lock; review it" in done.stdout
     assert run(place, "tools", "other").returncode == 1
     assert run(place, "lock", "approve", "other").returncode == 0
     assert "other  locked  3 tools" in run(place, "tools").stdout
@@ -525,7 +525,7 @@ def test_tools_shows_an_entry_that_is_invalid(place: Place) -> None:
 def test_check_reports_what_is_held(drifted: Place) -> None:
     done = run(drifted, "check")
     assert done.returncode == 1
-    assert "  error      tool 'run': held: it is new since toolbus.lock was written" in done.stdout
+    assert "  error      tool 'run': on hold: it is new since toolbus.lock was written" in done.stdout
     step = f"review it: toolbus lock diff files {OPTION}, accept it: toolbus lock approve files/run {OPTION}"
     assert f"  next step  {step}" in done.stdout
     assert run(drifted, "lock", "approve", "files").returncode == 0
@@ -577,11 +577,11 @@ def test_an_unpinned_package_is_a_warning(tmp_path: Path) -> None:
 
 def test_watch_shows_what_is_held_and_follows_the_lockfile(drifted: Place) -> None:
     with terminal("--config", "toolbus.json", "watch", folder=drifted.folder, width=200) as screen:
-        screen.until("read: tool held: its annotations, description and inputSchema changed")
+        screen.until("read: tool on hold: its annotations, description and inputSchema changed")
         drifted.approve(changed())
         screen.until("reloaded toolbus.json")
         drifted.configure(env={"X": "1"})
-        screen.until("launch held: its launch line changed")
+        screen.until("launch on hold: its launch line changed")
         run(drifted, "lock", "approve", "files")
         # At first, for `approve`, and with the new launch line.
         while drifted.starts < 3:
@@ -611,5 +611,5 @@ def test_a_server_that_could_not_start_is_not_called_new(tmp_path: Path) -> None
     assert "late could not be compared: " in locked.stdout
     assert "; once it starts: toolbus lock approve late" in locked.stdout
     listed = run(place, "tools", "late")
-    assert "late  held  it is not in toolbus.lock; review it: toolbus lock diff late" in listed.stdout
+    assert "late  on hold  it is not in toolbus.lock; review it: toolbus lock diff late" in listed.stdout
     assert "new" not in listed.stdout

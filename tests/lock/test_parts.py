@@ -171,7 +171,7 @@ async def test_a_server_that_is_not_in_the_lockfile_is_not_started(tmp_path: Pat
         assert held(bus) == {"extra: launch": f"it is not in toolbus.lock{steps}"}
         assert (names(bus), bus.servers["extra"].state) == (["read", "stat", "write"], "failed")
         with pytest.raises(
-            ToolbusError, match=r"held: it is not in toolbus\.lock; review it: toolbus lock diff extra"
+            ToolbusError, match=r"on hold: it is not in toolbus\.lock; review it: toolbus lock diff extra"
         ):
             await bus.call("extra_read")
     assert extra.starts == 0

@@ -79,7 +79,7 @@ class SuspendedScript:
             raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
         if not is_new:
             raise ScriptNotResumable(
-                "the script was already resumed from here; see the audit trail for its calls, "
+                "the script was already resumed from here; see the audit log for its calls, "
                 "and run the script again if it may start over"
             )
 

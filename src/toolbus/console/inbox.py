@@ -19,7 +19,7 @@ RISKS: Mapping[Risk, tuple[str, str]] = {
     "reading": ("read-only call", "read-only calls"),
     "url": ("page to visit", "pages to visit"),
     "form": ("question", "questions"),
-    "change": ("held change", "held changes"),
+    "change": ("change on hold", "changes on hold"),
     "sign-in": ("sign-in", "sign-ins"),
 }
 """From the highest risk to the lowest: the words for one, and for several.

@@ -33,7 +33,7 @@ async def test_without_a_trail_the_page_says_how_to_turn_it_on() -> None:
     async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
         await opened.enter()
         page = plain(await opened.page("audit"))
-        assert "Nothing is recorded: the config has no audit trail." in page
+        assert "Nothing is recorded: the config has no audit log." in page
         assert "Add audit: audit.jsonl to the config" in page
         await opened.post("audit/check", {})
         assert "add 'audit: audit.jsonl' to the config" in plain(await opened.page("audit"))
@@ -96,7 +96,7 @@ async def test_the_trail_is_checked_on_request(tmp_path: Path) -> None:
     async with console_over(_config(file)) as opened:
         await opened.enter()
         await opened.bus.call("gated_add", ADD)
-        assert "This process has not checked the trail yet." in plain(await opened.page("audit"))
+        assert "This process has not checked the audit log yet." in plain(await opened.page("audit"))
         async with opened.stream("audit") as stream:
             done = await opened.post("audit/check", {})
             assert (done.status_code, done.headers["location"]) == (303, "../audit")

@@ -92,7 +92,7 @@ async def test_a_held_tool_is_approved_as_it_was_shown(browser: Chromium, tmp_pa
     async with console_over(place.config) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
         await tab.goto(f"{tab.home}/held")
-        await tab.see("#held-summary", "Nothing is held.")
+        await tab.see("#held-summary", "Nothing is on hold.")
         place.offer(DRIFTED)  # the server changes its tools while the page is open
         await tab.see("#held-summary", "2 differences from the lock")
         await tab.see("article ins", ", then send it")
@@ -125,7 +125,7 @@ async def test_the_trail_is_there_and_can_be_checked(browser: Chromium, tmp_path
         await tab.click("button:text-is('Show')")
         await tab.see("td", "wild/die")
         assert "wild/fail" not in await tab.text("#audit-events")
-        await tab.click("button:text-is('Check the trail')")
+        await tab.click("button:text-is('Check the audit log')")
         await tab.see("#audit-check .badge", "intact")
 
 

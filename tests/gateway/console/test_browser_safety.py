@@ -113,7 +113,7 @@ async def test_a_call_is_tried_and_the_trail_filtered_and_exported(browser: Chro
             "fetch(document.querySelector('[href*=csv]').href).then((one) => one.text())"
         )
         assert "wild,fail" in exported
-        await tab.click("button:text-is('Check the trail')")
+        await tab.click("button:text-is('Check the audit log')")
         await tab.see("#audit-check .badge", "intact")
         await tab.click("#audit-extent summary")
         await tab.see("#audit-extent td", "unchanged")

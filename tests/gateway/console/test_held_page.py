@@ -130,7 +130,7 @@ async def test_all_of_a_server_is_approved_with_prompts_and_instructions(tmp_pat
         page = await _held(opened, *keys)
         assert "Approve all 4" in plain(page)
         said = await press(opened, form_of(page, "held/approve-all"))
-        assert "Approved 4 changes of files. Held changes Nothing is held." in plain(said)
+        assert "Approved 4 changes of files. Changes on hold Nothing is on hold." in plain(said)
         assert opened.bus.held == {}
         assert set(names(opened.bus)) == {"read", "write", "copy"}
 
@@ -143,7 +143,7 @@ async def test_a_launch_is_approved_and_its_server_started(tmp_path: Path) -> No
         await opened.enter()
         page = await _held(opened, "files: launch")
         overview = plain(await opened.page("overview"))
-        assert "Needs you: 1 files differs from the lock 1 held change Review" in overview
+        assert "Needs you: 1 files differs from the lock 1 change on hold Review" in overview
         assert "its launch line changed since" in plain(page)
         assert "--more" in plain(page)
         assert place.starts == 0
@@ -295,4 +295,4 @@ async def test_many_changes_are_divided_into_pages(tmp_path: Path, monkeypatch: 
             links = [one for one in Markup(page).named("a") if one.get("rel") == "next"]
             url = links[0]["href"] if links else ""
         assert sorted(seen) == sorted(f"copy_{number}" for number in range(9))
-        assert "Nothing is held" not in plain(await opened.page("held?page=999&server=files"))
+        assert "Nothing is on hold" not in plain(await opened.page("held?page=999&server=files"))

@@ -226,7 +226,7 @@ async def test_a_change_is_the_first_entry_if_it_may_deceive_and_the_last_otherw
         assert _titles(page) == [f"{change} flagged change", approval]
         assert "Warning: " in page
     else:
-        assert _titles(page) == [approval, f"{change} held change"]
+        assert _titles(page) == [approval, f"{change} change on hold"]
     assert 'href="held?server=files"' in page
     assert "1 changed: tool stat" in plain(page)
     # The overview has the same order.

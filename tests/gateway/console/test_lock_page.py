@@ -26,12 +26,12 @@ async def test_each_server_has_its_state_and_the_digest_of_its_entry(tmp_path: P
         page = await opened.page("lock")
         assert "files locked 3 tools, 1 prompt, 1 template, instructions" in plain(page)
         assert entry["digest"] in page
-        assert "All held changes" in plain(page)
+        assert "All changes on hold" in plain(page)
         place.offer(DRIFTED)
         await until(lambda: len(opened.bus.held) == 2)
         page = plain(await opened.page("lock"))
         assert "files on hold 2 changes" in page
-        assert "2 held changes to review" in page
+        assert "2 changes on hold to review" in page
     place.configure(args=[*place.server()["args"], "--more"])
     async with console_over(place.config) as opened:
         await opened.enter()

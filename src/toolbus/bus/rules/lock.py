@@ -197,7 +197,7 @@ class HeldReports:
                 what = "" if tool or one.kind == "launch" else f"{one.kind} {one.name}".strip() + ": "
                 warn(self._emit, one.server, f"{what}{NOT_AS_LOCKED}: {one.reason}", tool)
             else:
-                logger.warning("held: %s", one)
+                logger.warning("on hold: %s", one)
                 self._emit(ToolHeld(server=one.server, kind=one.kind, tool=one.name, reason=one.reason))
 
 
@@ -262,7 +262,7 @@ def _launch_reason(server: ServerConfig, config: BusConfig, locked: LockedServer
 
 def _refused(server: ServerConfig, reason: str) -> ServerConfig:
     return server.model_copy(
-        update={"mistake": ConfigError(f"held: {reason}", server=server.alias, key="launch")}
+        update={"mistake": ConfigError(f"on hold: {reason}", server=server.alias, key="launch")}
     )
 
 
@@ -300,9 +300,9 @@ def _unmet_lock(
 def _unmet_audit(config: BusConfig, administrator: Administrator) -> Iterator[ConfigError]:
     file = administrator.requiring("audit")
     if file is not None and config.audit is None:
-        yield _unmet(file, "an audit trail is required; add audit: {file: audit.jsonl} to the config")
+        yield _unmet(file, "an audit log is required; add audit: {file: audit.jsonl} to the config")
     if file is not None and config.audit is not None and config.audit.content == "none":
-        yield _unmet(file, "an audit trail of the arguments is required; set content: digest in audit")
+        yield _unmet(file, "an audit log of the arguments is required; set content: digest in audit")
 
 
 def _outside(config: BusConfig) -> list[str]:

@@ -87,5 +87,5 @@ def event_line(event: Event) -> tuple[str, str, str]:
 def _warning_text(event: Warned | ToolHeld | LoginNeeded) -> str:
     if isinstance(event, LoginNeeded):
         return f"{event.reason or 'sign-in required'}; sign in: {login_line(event.server, event.user)}"
-    text = event.message if isinstance(event, Warned) else f"{event.kind} held: {event.reason}"
+    text = event.message if isinstance(event, Warned) else f"{event.kind} on hold: {event.reason}"
     return f"{event.tool + ': ' if event.tool else ''}{text}"

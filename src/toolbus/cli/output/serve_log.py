@@ -101,7 +101,7 @@ class ServeLog:
         parts = [
             servers if usable == len(states) else f"{usable} of {servers}",
             counted(len(bus.catalog), "tool"),
-            *([f"{held} held"] if held else []),
+            *([f"{held} on hold"] if held else []),
         ]
         where = "over stdio" if url is None else url
         who = "" if url is None else f"; {_who(serve)}"

@@ -67,7 +67,7 @@ def _needs(console: Console) -> Iterator[_Need]:
     yield from map(_waiting, found[:MOST_ENTRIES])
     if more := len(found[MOST_ENTRIES:]):
         what = counted(more, "more entry", "more entries")
-        yield _Need("busy", what, "questions, approvals and held changes", "inbox", "Open")
+        yield _Need("busy", what, "questions, approvals and changes on hold", "inbox", "Open")
     yield from _servers_in_need(console)
 
 
@@ -80,7 +80,8 @@ def _waiting(about: WaitingQuestion | WaitingChange | RunFacts) -> _Need:
             what = f"{asked.name} waits for approval"
             return _Need("busy", what, shortened(asked.reason, 200), url, "Decide")
         case WaitingChange(server=alias):
-            why = shortened("; ".join(about.warnings), 200) or counted(len(about.held.parts), "held change")
+            changes = f"{counted(len(about.held.parts), 'change')} on hold"
+            why = shortened("; ".join(about.warnings), 200) or changes
             what = [server_link(alias), " differs from the lock"]
             return _Need("bad" if about.warnings else "busy", what, why, held_url(alias), "Review")
         case run:

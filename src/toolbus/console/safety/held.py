@@ -101,7 +101,7 @@ class HeldParts:
         self._rejections = Rejections(lambda: bus.config.file)
 
     async def load(self) -> dict[str, HeldServer]:
-        """All held changes, by alias; comparisons run in a thread."""
+        """All changes on hold, by alias; comparisons run in a thread."""
         async with self._comparing:
             for alias, (lock, listed, held) in self._inputs().items():
                 known = self._known.get(alias)

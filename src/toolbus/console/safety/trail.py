@@ -37,7 +37,7 @@ class TrailCheck:
         try:
             reports = await asyncio.to_thread(verify, file)
         except OSError as error:
-            self.found = f"The trail cannot be read: {error.strerror or type(error).__name__}"
+            self.found = f"The audit log cannot be read: {error.strerror or type(error).__name__}"
             self.is_intact, self.reports = None, []
         else:
             self.found, self.is_intact = _line(reports)

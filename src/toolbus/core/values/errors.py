@@ -252,12 +252,12 @@ class HookFailed(ToolbusError):
 
 
 class AuditFailed(ToolbusError):
-    """The audit trail cannot be written or read; while it cannot be written, every call is refused."""
+    """The audit log cannot be written or read; while it cannot be written, every call is refused."""
 
     def __init__(self, path: object, problem: str, step: str) -> None:
         self.path = str(path)
         self.problem, self.step = problem, step
-        super().__init__(f"audit trail {self.path}: {problem}; {step}")
+        super().__init__(f"audit log {self.path}: {problem}; {step}")
 
 
 class ArgumentsError(ToolbusError, TypeError):

@@ -136,7 +136,7 @@ def _worker(info: "RunInfo", workers: "Iterable[WorkerRow]") -> str:
 def _print_state(screen: Screen, info: "RunInfo", hints: Hints) -> None:
     """Print what a run waits for, or how it ended, and what to do."""
     for name in sorted(info.held):
-        screen.line((visible(f"held: {name} changed since the run began"), "yellow"))
+        screen.line((visible(f"on hold: {name} changed since the run began"), "yellow"))
     if info.held and info.question is None:
         screen.note(f"to use the changed tools, run: {hints.runs('resume', info.id, '--accept-changes')}")
     if info.question is not None:

@@ -77,7 +77,7 @@ def _all(config: BusConfig, yours: Sequence[StationRow]) -> Iterator[StationRow]
     yield built_in("observers", "events", True)
     yield from (row for row in yours if row.station == "observers")
     yield built_in(
-        "observers", "audit trail", audit is not None, "audit", short_path(audit.file) if audit else ""
+        "observers", "audit log", audit is not None, "audit", short_path(audit.file) if audit else ""
     )
     yield from (row for row in yours if row.station == "hooks")
     yield built_in("arguments", "check and repair", repaired > 0, None, f"for {counted(repaired, 'server')}")
@@ -87,11 +87,11 @@ def _all(config: BusConfig, yours: Sequence[StationRow]) -> Iterator[StationRow]
     yield built_in(
         "quotas", "calls of each key, user, view or server", quotas > 0, "quotas", counted(quotas, "quota")
     )
-    yield built_in("route", "to the link of the tenant", True)
+    yield built_in("route", "to the connection of the server", True)
     is_locked = lock is not None and lock.is_file()
     note = short_path(lock) if lock is not None and is_locked else "no lockfile"
-    yield built_in("link", "lock", is_locked, "lock", note)
-    yield built_in("link", "time limits", True, "timeouts")
+    yield built_in("connection", "lock", is_locked, "lock", note)
+    yield built_in("connection", "time limits", True, "timeouts")
 
 
 def _row_json(row: StationRow) -> JSON:

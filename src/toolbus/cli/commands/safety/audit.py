@@ -119,7 +119,7 @@ def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> Comma
         for report in reports if not nothing else ():
             _print_report(screen, report)
         for text in missing:
-            screen.line((f"{text} is not in the trail: lines at its end are missing", "red"))
+            screen.line((f"{text} is not in the audit log: lines at its end are missing", "red"))
 
     problem = {"problem": nothing} if nothing else {}
     document = {"intact": is_intact, "chains": list(map(_chain_json, reports)), "missing": missing, **problem}
@@ -153,19 +153,20 @@ def trail_path(own: Invocation, file: Path | None) -> Path:
         with readable(file):
             if file.is_file() and not is_trail(file):
                 step = "name the file that 'audit' in a config names, or a copy of it"
-                raise Usage(f"{short_path(file)} is not an audit trail; {step}")
+                raise Usage(f"{short_path(file)} is not an audit log; {step}")
         return file
     config = own.untrusted_config  # nothing in it is run
     if config.audit is None:
         where = short_path(config.file) if config.file else "the config"
-        raise Usage(f"nothing is recorded; add 'audit: audit.jsonl' to {where}, or name the file of a trail")
+        step = f"add 'audit: audit.jsonl' to {where}, or name the file of an audit log"
+        raise Usage(f"nothing is recorded; {step}")
     return Path(config.audit.file)
 
 
 def nothing_in(path: Path, named: Path | None) -> str:
     """The problem with a trail without lines: a trail that somebody names should exist."""
     if named is not None and not chains(path):
-        return f"there is no trail at {short_path(path)}"
+        return f"there is no audit log at {short_path(path)}"
     return f"nothing is recorded yet in {short_path(path)}"
 
 

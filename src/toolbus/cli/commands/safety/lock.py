@@ -39,8 +39,8 @@ async def lock(
 ) -> CommandResult | int:
     """Review what servers offer, and write it to toolbus.lock.
 
-    Asks before it writes the file, next to the config. From then on, new and changed tools are held back
-    until you approve them. A server whose command or URL has changed is not started.
+    Asks before it writes the file, next to the config. From then on, new and changed tools wait for your
+    approval. A server whose command or URL has changed is not started.
     """
     only_check = check or sarif
     if only_check and yes:

@@ -48,7 +48,7 @@ def usage(
 ) -> CommandResult:
     """Show how tools are used, what they cost, and which to hide.
 
-    Counts the calls in the audit trail or, without one, in the console's history. Starts no server: the
+    Counts the calls in the audit log or, without one, in the console's history. Starts no server: the
     definitions are those that were listed last.
 
     \b
@@ -72,7 +72,7 @@ def usage(
 
 
 def _history(own: Invocation) -> Path | None:
-    """The console's history of the config, if it has no audit trail."""
+    """The console's history of the config, if it has no audit log."""
     config = own.untrusted_config  # nothing in it is run
     if config.audit is not None or config.file is None:
         return None

@@ -88,7 +88,7 @@ class ServerReport:
     tools: Sequence[ToolSpec]
     error: ToolbusError | None
     reviews: Sequence[ToolProblem] = ()
-    """Points for a person to review: held tools, and signs of deception."""
+    """Points for a person to review: tools on hold, and signs of deception."""
     problems: Sequence[ToolProblem] = ()
     seconds: float | None = None
     """Time from start to the first list."""

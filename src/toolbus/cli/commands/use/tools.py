@@ -159,7 +159,7 @@ def locked_bus(config: "BusConfig", servers: Iterable[str]) -> "Toolbus | None":
 def held_line(one: "HeldTool") -> str:
     """Something that is held, for the list of its server."""
     what = f"tool {quoted(one.name)}" if one.kind == "tool" else f"{one.kind} {one.name}".strip()
-    return f"{what}: held: {suggested(one.reason)}"
+    return f"{what}: on hold: {suggested(one.reason)}"
 
 
 def _locked(
@@ -201,7 +201,7 @@ def _unusable(server: "ServerConfig", held: "Mapping[str, HeldTool]") -> Sequenc
     if server.mistake is not None:
         return ("failed", "red"), f"  {visible(problem_of(server.mistake))}"
     launch = held.get(label_of(server.alias, "launch"))
-    return None if launch is None else (("held", "yellow"), f"  {visible(suggested(launch.reason))}")
+    return None if launch is None else (("on hold", "yellow"), f"  {visible(suggested(launch.reason))}")
 
 
 def servers_json(statuses: Mapping[str, ServerStatus]) -> JSON:

@@ -57,7 +57,7 @@ def _without_lockfile(console: Console) -> Element:
     command = "toolbus lock" if file is None else shlex.join(["toolbus", "lock", "--config", file])
     return element(
         "section",
-        element("h2", "Changes of your servers are not held"),
+        element("h2", "Changes of your servers are not put on hold"),
         element(
             "p",
             "There is no lockfile, so agents get a tool that changed at once. ",
@@ -92,7 +92,7 @@ def _change(entry: InboxEntry, change: WaitingChange) -> Element:
         f"{change.server} differs from the lock",
         [element("p", f"Warning: {one}", class_="problem") for one in change.warnings[:_MOST_WARNINGS]],
         element("p", f"{known}: {shortened(', '.join(names), 200)}"),
-        element("p", "It is held: no agent gets it until you approve it.", class_="faint"),
+        element("p", "It is on hold: no agent gets it until you approve it.", class_="faint"),
         facts({"server": server_link(change.server)}),
         _open("Review the changes", held_url(change.server)),
         beside=badge(RISKS[entry.risk][0], "bad" if entry.risk == "flagged" else "busy"),

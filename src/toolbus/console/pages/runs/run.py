@@ -75,7 +75,7 @@ async def retry(console: Console, request: PageRequest) -> str:
 async def accept(console: Console, request: PageRequest) -> str:
     """Let a run use the tools that changed."""
     tools = await runs_of(console).accept_changes(run := request.form.get("run"))
-    said = f"Accepted {', '.join(tools)}." if tools else "Nothing is held any more."
+    said = f"Accepted {', '.join(tools)}." if tools else "Nothing is on hold any more."
     return request.say(said, run_url(run))
 
 
@@ -140,7 +140,7 @@ def _button(label: str, action: str, info: RunFacts, hint: str = "") -> Element:
 def _held(info: RunFacts) -> Element:
     return element(
         "div",
-        element("p", f"Changed since the run began, and held: {', '.join(sorted(info.held))}"),
+        element("p", f"Changed since the run began, and on hold: {', '.join(sorted(info.held))}"),
         _button("Accept the changes", "accept", info, f"Accept the changes for {info.id}"),
         class_="problem",
     )

@@ -24,7 +24,7 @@ async def render(console: Console, request: PageRequest) -> Element:
         return element(
             "div",
             element("p", "This is not on hold any more, or cannot be approved."),
-            element("p", element("a", "All held changes", href="held")),
+            element("p", element("a", "All changes on hold", href="held")),
         )
     return element("div", live("flagged", _shown(one)), _answer(one))
 
@@ -70,7 +70,7 @@ def _answer(one: HeldPart) -> Element:
         element(
             "div",
             reject,
-            element("a", "Back to the held changes", href=held_url(held.server), class_="button"),
+            element("a", "Back to the changes on hold", href=held_url(held.server), class_="button"),
             class_="actions",
         ),
         form(

@@ -106,14 +106,14 @@ async def render(console: Console, request: PageRequest) -> Element:
         found = await asyncio.to_thread(_read, path, wanted)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        shown: Child = element("p", f"The trail cannot be read: {reason}", class_="problem")
+        shown: Child = element("p", f"The audit log cannot be read: {reason}", class_="problem")
     else:
         shown = _page(console, found, wanted)
     return element(
         "div",
         element("p", "Every decision and every call, in ", element("code", str(path)), ", newest first."),
         live("audit-check", await _check(console, path), role="status"),
-        button("Check the trail", "audit/check", {}),
+        button("Check the audit log", "audit/check", {}),
         _filter(console, wanted),
         element(
             "p",
@@ -128,7 +128,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 async def check(console: Console, request: PageRequest) -> str:
     """Check whether the trail is unchanged; the page shows what was found."""
     path = _path(console)
-    console.begin(console.trail_check.run(path), "check the audit trail")
+    console.begin(console.trail_check.run(path), "check the audit log")
     return "audit"
 
 
@@ -144,13 +144,13 @@ async def export(console: Console, request: PageRequest) -> Download:
         return await asyncio.to_thread(made)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise AuditFailed("the trail", f"cannot be read: {reason}", "check its file") from error
+        raise AuditFailed("of this config", f"cannot be read: {reason}", "check its file") from error
 
 
 def _path(console: Console) -> Path:
     audit = console.bus.config.audit
     if audit is None:
-        raise AuditFailed("the trail", "there is none", "add 'audit: audit.jsonl' to the config")
+        raise AuditFailed("of this config", "there is none", "add 'audit: audit.jsonl' to the config")
     return Path(audit.file)
 
 
@@ -175,7 +175,7 @@ def _read(path: Path, wanted: _Wanted) -> AuditPage:
 def _how_to_turn_it_on(console: Console) -> list[Element]:
     file = console.bus.config.file
     return [
-        element("p", "Nothing is recorded: the config has no audit trail."),
+        element("p", "Nothing is recorded: the config has no audit log."),
         element(
             "p",
             "Add ",
@@ -193,9 +193,9 @@ def _how_to_turn_it_on(console: Console) -> list[Element]:
 async def _check(console: Console, path: Path) -> Child:
     last = console.trail_check
     if last.is_running:
-        return element("p", "Checking the trail.")
+        return element("p", "Checking the audit log.")
     if last.file != path or not last.found:
-        return element("p", "This process has not checked the trail yet.", class_="faint")
+        return element("p", "This process has not checked the audit log yet.", class_="faint")
     if last.is_intact is None:
         return element("p", last.found)
     state = badge("intact", "good") if last.is_intact else badge("not intact", "bad")
@@ -256,7 +256,7 @@ def _page(console: Console, found: AuditPage, wanted: _Wanted) -> Child:
     rows = [_row(console, call) for call in found.calls]
     cut = f"Only the last {MOST_READ:,} lines are searched here; 'toolbus audit' searches all of them."
     return [
-        table("Calls of the trail", _COLUMNS, rows) if rows else element("p", none, class_="empty"),
+        table("Calls of the audit log", _COLUMNS, rows) if rows else element("p", none, class_="empty"),
         found.was_cut and element("p", cut, class_="faint"),
         element(
             "nav",
@@ -264,7 +264,7 @@ def _page(console: Console, found: AuditPage, wanted: _Wanted) -> Child:
             found.has_older
             and element("a", "Older", href=wanted.link(wanted.page + 1), class_="button", rel="next"),
             class_="actions",
-            aria_label="Pages of the trail",
+            aria_label="Pages of the audit log",
         ),
     ]
 

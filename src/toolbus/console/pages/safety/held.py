@@ -43,7 +43,7 @@ class _Shown(NamedTuple):
 
 async def render(console: Console, request: PageRequest) -> Element:
     if console.bus.lock is None:
-        text = f"Nothing is held: there is no {NAME}. "
+        text = f"Nothing is on hold: there is no {NAME}. "
         create = element("a", "Create one on the page Lock.", href="lock")
         return element("div", live("held-summary", text, create, tag="p", role="status"), live("held"))
     servers = await console.held.load()
@@ -132,7 +132,7 @@ def part_fields(one: HeldPart) -> dict[str, str]:
 def _summary(servers: Mapping[str, HeldServer], rejected: Set[str]) -> str:
     parts = [one for server in servers.values() for one in server.parts]
     if not parts:
-        return "Nothing is held."
+        return "Nothing is on hold."
     flagged = sum(bool(one.warnings) for one in parts)
     summary = f"{counted(len(parts), 'difference')} from the lock"
     summary += f"; {flagged} with signs of deception" if flagged else ""
@@ -159,7 +159,7 @@ def _servers(servers: Mapping[str, HeldServer], wanted: _Wanted) -> Child:
             for alias, text, number in names
         ],
         class_="actions",
-        aria_label="Servers with held changes",
+        aria_label="Servers with changes on hold",
     )
 
 
@@ -271,7 +271,7 @@ def _pages(wanted: _Wanted, *, has_more: bool) -> list[Child]:
 
 PAGE = Page(
     path="held",
-    title="Held changes",
+    title="Changes on hold",
     render=render,
     topics={"held"},
     under="lock",

@@ -40,7 +40,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     if status is None:
         return element("div", live("lock", await _without_lock(console)))
     number = len(console.held.open)
-    to_review = counted(number, "held change") + " to review" if number else "All held changes"
+    to_review = counted(number, "change") + " on hold to review" if number else "All changes on hold"
     return element(
         "div",
         live("lock-file", _file(status), tag="p"),

@@ -187,7 +187,7 @@ async def _decision(console: Console, tried: TriedCall) -> Child:
         "div",
         element("h3", found.target, " ", _verdict(found), class_="breakable"),
         element("p", _because(found)),
-        found.held and element("p", f"The lock also holds it: {found.held}.", class_="problem"),
+        found.held and element("p", f"The lock has put it on hold: {found.held}.", class_="problem"),
         table("The rules up to the decision", ("Rule", "Matches", "Why"), rows) if rows else None,
         class_="card",
     )
