@@ -33,8 +33,8 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   process for each of 32 calls in flight; raw: of the HTTP front alone. Servers: the resident memory of the
   gateway with 100 idle stdio servers; raw: with one.
 ******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'.
-******** the same call without 'toolbus up', without and with a lockfile; raw: a whole interpreter that imports mcp,
-  and then the start of the server until its first answer."""
+******** the same call without 'toolbus up', without and with a lockfile; raw: a whole interpreter that
+  imports mcp, and then the start of the server until its first answer."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 GATEWAY = 30
