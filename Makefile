@@ -107,8 +107,9 @@ demo: .venv/.ready
 		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
 		'  toolbus check --config toolbus.yaml broken'
 
-# docs/cli.md and the pictures in README, from what the commands print today, and the pictures of the console.
+# docs/reference and docs/api.md, from the source; docs/cli.md and the pictures, from what programs print today.
 docs: .venv/.ready .interop/.ready
+	python -m tests.reference
 	python -m tests.cli.reference
 	python -m tests.pictures
 	python -m tests.console_pictures

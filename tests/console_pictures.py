@@ -23,6 +23,8 @@ from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
 
+SIZE = {"width": 1160, "height": 720}
+"""The size of every picture; all have the light theme."""
 QUARTER = RANGES["15m"]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DEMO = ("notes", "pictures", "worker")
@@ -98,17 +100,14 @@ async def _save(tab: Tab, name: str) -> None:
 async def _take(browser: Chromium, opened: Opened) -> None:
     await _approve(opened)
     await _make_calls(opened)
-    async with browser.tab(viewport={"width": 1160, "height": 720}) as tab:
+    async with browser.tab(viewport=SIZE) as tab:
         await tab.enter(opened)
         await tab.goto(f"{tab.home}/servers")
         await tab.see("#servers", "ready")
         await _save(tab, "servers")
-        await tab.do("setViewportSize", {"width": 1160, "height": 780})
         await tab.goto(f"{tab.home}/calls")
         await tab.see("#calls-ended")
         await _save(tab, "calls")
-    async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
-        await tab.enter(opened)
         await tab.goto(f"{tab.home}/tools?tool=pictures_plot")
         await tab.click(".switch >> text=JSON")
         await tab.fill("#call-json", '{"values": [3, 5, 4, 8, 13, 9, 16]}')
@@ -116,8 +115,6 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await tab.see("#trial img")
         await tab.run("document.querySelector('#trial img').scrollIntoView({block: 'end'})")
         await _save(tab, "tool")
-    async with browser.tab(viewport={"width": 380, "height": 570}) as tab:
-        await tab.enter(opened)
         await tab.goto(f"{tab.home}/held")
         await tab.see("article")
         await _save(tab, "held")
@@ -126,8 +123,7 @@ async def _take(browser: Chromium, opened: Opened) -> None:
 async def _take_app(browser: Chromium, folder: Path) -> None:
     """An app that waits for the approval of its call."""
     config = {"servers": {"clock": CLOCK.config(folder)}, "policy": [{"tools": "clock/*", "do": "ask"}]}
-    wide = {"width": 1160, "height": 760}
-    async with app_of(browser, config, "clock_get-time", harmless=False, viewport=wide) as (_, tab):
+    async with app_of(browser, config, "clock_get-time", harmless=False, viewport=SIZE) as (_, tab):
         await tab.click(ALLOW_ONCE)
         await tab.see("#trial .badge", "done")
         await app_says(tab, "Send Log")

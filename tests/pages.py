@@ -21,6 +21,7 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Commands that set up the project. They are not run; a make target has to exist.
 SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
 EXTRA = re.compile(r"toolbus\[([\w-]+)\]")
+PIP = re.compile(r"(?:pip|llm) install ((?:\"[^\"]+\" ?|[\w-]+ ?)+)")
+WORD = re.compile(r"[^\s\"]+")
+PACKAGE = re.compile(r"[A-Za-z][\w.-]*(\[[\w,-]+\])?")
 INSTALL = re.compile(r"pip install \"toolbus\[([\w-]+)\]")
 MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: |.*: command not found")
 EXTRAS: dict[str, set[str]] = {
@@ -131,52 +135,127 @@ def _holds(data: Any, path: tuple[str, ...]) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a page that tells users what to install for the blocks in it, below all of its headings."""
+
+    start: int
+    end: int
+    extras: frozenset[str]
+    """Extras of toolbus."""
+    others: frozenset[str]
+    """Packages that toolbus has no extra for."""
+
+    @property
+    def reason(self) -> str:
+        """The packages, as a reason for a skipped block."""
+        return "needs " + ", ".join(
+            [*(f"toolbus[{one}]" for one in sorted(self.extras)), *sorted(self.others)]
+        )
+
+
+def installing_sections(text: str) -> list[Section]:
+    """The sections that have a `pip install`; above the first `##` it is meant for the whole page."""
+    lines = text.splitlines()
+    fenced = {
+        line
+        for block in code_blocks(text)
+        for line in range(block.line, block.line + block.text.count("\n") + 2)
+    }
+    headings = [
+        (number, len(line) - len(line.lstrip("#")))
+        for number, line in enumerate(lines, start=1)
+        if line.startswith("#") and number not in fenced
+    ]
+    found: list[Section] = []
+    for number, line in enumerate(lines, start=1):
+        if number in fenced and not line.startswith("$ "):
+            continue  # output
+        named = [word for words in PIP.findall(line) for word in WORD.findall(words)]
+        extras = {extra for word in named for extra in EXTRA.findall(word)}
+        others = {word for word in named if PACKAGE.fullmatch(word) and not word.startswith("toolbus")}
+        if extras or others:
+            level = next((depth for at, depth in reversed(headings) if at <= number), 1)
+            end = next((at for at, depth in headings if at > number and depth <= level), len(lines) + 1)
+            found.append(Section(start=number, end=end, extras=frozenset(extras), others=frozenset(others)))
+    return found
+
+
 class Extras:
-    """The packages that a page tells users to install; in a base install, only they may be missing."""
+    """The packages that a page tells users to install; in a base install, only they may be missing.
+
+    A block that needs one is skipped, with the reason in `skipped`. A block after it in the same section that
+    differs because of that is skipped as well.
+    """
 
     def __init__(self, page: Path) -> None:
-        text = page.read_text(encoding="utf-8")
         self._page = page
-        named = EXTRA.findall(text)
-        self._named = {extra for extra in EXTRAS if any(EXTRAS[extra] <= EXTRAS[one] for one in named)}
-        self._installs = bool(self._named) or "pip install opentelemetry" in text
-        self._lacked = False
-        self._unbound: set[str] = set()
-        """Names that a block would have bound, had it not lacked something."""
+        self._sections = installing_sections(page.read_text(encoding="utf-8"))
+        self._lacking: set[Section] = set()
+        """Sections in which a block was skipped."""
+        self._unbound: dict[str, int] = {}
+        """Names that a skipped block would have bound, and the line of the block."""
+        self.skipped: dict[int, str] = {}
+        """The reason why a line was skipped."""
 
     @contextlib.contextmanager
     def sparing(self, block: Block, names: dict[str, Any]) -> Generator[None]:
-        """Pass over what a block lacks; `WrongPage` if the page does not say that it has to be installed."""
+        """Pass over a block that lacks something; `WrongPage` if its section does not say what to install."""
         try:
             yield
         except (ImportError, NameError) as error:
-            is_named = isinstance(error, NameError) and error.name in self._unbound
-            if not is_named and not self.spare(block.line, "", "".join(traceback.format_exception(error))):
+            if isinstance(error, NameError) and error.name in self._unbound:
+                if not self._follows(block.line):
+                    made = self._unbound[error.name]
+                    problem = f"{error.name!r} needs an extra that is named only above line {made}"
+                    raise WrongPage(self._page, block.line, problem) from error
+            elif not self.spare(block.line, "", "".join(traceback.format_exception(error))):
                 raise
-            tree = list(ast.walk(ast.parse(block.text)))
-            bound = {
-                node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            }
-            bound |= {
-                alias.asname or alias.name
-                for node in tree
-                if isinstance(node, IMPORT)
-                for alias in node.names
-            }
-            self._unbound |= bound - names.keys()
+            self._unbound |= dict.fromkeys(_bound(block.text) - names.keys(), block.line)
 
     def spare(self, line: int, shown: str, printed: str) -> bool:
         """Whether a difference comes from something that is missing, which `WrongPage` says is not named."""
+        sections = self._around(line)
         lacking = set(INSTALL.findall(printed)) - set(INSTALL.findall(shown))
-        if unnamed := sorted(lacking - self._named):
-            raise WrongPage(self._page, line, f"it needs toolbus[{unnamed[0]}], which the page does not name")
+        named = {one for section in sections for extra in section.extras for one in _includes(extra)}
+        if unnamed := sorted(lacking - named):
+            problem = f"it needs toolbus[{unnamed[0]}], which its section does not name"
+            raise WrongPage(self._page, line, problem)
         missing = not lacking and MISSING.search(printed)
         # What a program imports itself, its page has to name; for what toolbus imports, we name an extra.
-        if missing and (not self._installs or "toolbus" in missing[0]):
+        if missing and (not sections or "toolbus" in missing[0]):
             raise WrongPage(self._page, line, f"in a base install:\n{printed}")
-        # From then on, what the page shows depends on what was not done.
-        self._lacked = self._lacked or bool(lacking or missing)
-        return self._lacked
+        if lacking or missing:
+            self._lacking |= set(sections)
+            self.skipped[line] = sections[-1].reason
+            return True
+        return self._follows(line)
+
+    def _around(self, line: int) -> list[Section]:
+        return [section for section in self._sections if section.start <= line < section.end]
+
+    def _follows(self, line: int) -> bool:
+        """Whether a block above in the same section was skipped; then this one is, if it differs."""
+        above = [section for section in self._around(line) if section in self._lacking]
+        if above:
+            self.skipped[line] = f"follows a block that {above[-1].reason}"
+        return bool(above)
+
+
+def _includes(extra: str) -> set[str]:
+    """The extras whose packages an extra brings, and itself."""
+    return {one for one in EXTRAS if EXTRAS[one] <= EXTRAS.get(extra, set())} | {extra}
+
+
+def _bound(source: str) -> set[str]:
+    """The names that a block binds."""
+    tree = list(ast.walk(ast.parse(source)))
+    imported = {
+        alias.asname or alias.name for node in tree if isinstance(node, IMPORT) for alias in node.names
+    }
+    return imported | {
+        node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def run_console(page: Path, block: Block) -> Iterator[tuple[int, str, str]]:
@@ -232,4 +311,6 @@ def compare(page: Path, line: int, *, shown: str, real: str) -> None:
 
 
 if __name__ == "__main__":
-    check_page(Path(sys.argv[1]), extras=Extras(Path(sys.argv[1])))
+    missing = Extras(Path(sys.argv[1]))
+    check_page(Path(sys.argv[1]), extras=missing)
+    print(json.dumps({f"{Path(sys.argv[1]).name}:{line}": why for line, why in missing.skipped.items()}))

@@ -35,6 +35,12 @@ COMMANDS = {
 """The pictures, and the commands in each."""
 COLORS = {"-> retrying": "\x1b[33m", "-> ready": "\x1b[32m", "kill -9": "\x1b[31m"}
 """Words of a program that prints without colors, and the color of their line."""
+ANIMATED = {ROOT / "docs" / "recovery.svg"}
+"""Pictures whose lines appear one after the other, unless the reader's system asks for less motion."""
+PAUSES = {"kill -9": 1.5, "while no server": 1.0, "-> ready": 2.5}
+"""Words of a line, and the seconds before it appears."""
+PAUSE, HOLD, ROUNDS = 0.6, 5.0, 5
+"""Seconds before any other line, and of the whole picture at the end; how often it is played."""
 PROMPT = "\x1b[1;32m$\x1b[0m "
 
 FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
@@ -110,6 +116,24 @@ def draw(lines: list[str]) -> str:
     return FONT_FACE.sub("", dark).replace(*FONTS)
 
 
+def animated(svg: str) -> str:
+    """A picture whose lines appear one after the other; without animations, all of it is there."""
+    rows = {float(y): name for name, y in enumerate(dict.fromkeys(y for _, y, _ in SVG_TEXT.findall(svg)))}
+    lines, times = drawn_lines(svg), [0.0]
+    for line in lines[1:]:
+        times.append(times[-1] + next((pause for words, pause in PAUSES.items() if words in line), PAUSE))
+    whole = times[-1] + HOLD
+    frames = "".join(
+        f"@keyframes line{row} {{ 0%, {100 * time / whole:.2f}% {{ opacity: 0 }} "
+        f"{100 * time / whole + 0.01:.2f}%, 100% {{ opacity: 1 }} }}\n"
+        f'.terminal-matrix [y="{y:g}"] {{ animation: line{row} {whole:g}s {ROUNDS} both }}\n'
+        for (y, row), time in zip(rows.items(), times, strict=True)
+        if time
+    )
+    rule = f"@media (prefers-reduced-motion: no-preference) {{\n{frames}    }}\n    </style>"
+    return svg.replace("</style>", rule, 1)
+
+
 def drawn_lines(svg: str) -> list[str]:
     """The text in a picture, line by line."""
     rows: dict[float, str] = {}
@@ -127,4 +151,5 @@ def examples(folder: Path) -> Path:
 if __name__ == "__main__":
     for picture, commands in COMMANDS.items():
         with tempfile.TemporaryDirectory() as made:
-            picture.write_text(draw(record(commands, examples(Path(made)))), encoding="utf-8")
+            drawn = draw(record(commands, examples(Path(made))))
+            picture.write_text(animated(drawn) if picture in ANIMATED else drawn, encoding="utf-8")

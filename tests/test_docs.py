@@ -24,13 +24,15 @@ from toolbus.errors import ConfigError
 # The page of an adapter needs its framework: tests/adapters/test_pages.py.
 OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
 README = ROOT / "README.md"
+# The examples in docstrings: tests/test_docstrings.py.
+OF_API = set((ROOT / "docs" / "reference" / "python").glob("*.md"))
 PAGES = [
     *(README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"),
-    *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
+    *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS - OF_API),
 ]
 LINKED = [
     *PAGES,
-    *sorted(OF_ADAPTERS),
+    *sorted(OF_ADAPTERS | OF_API),
     *(ROOT / name for name in ("llms.txt", "CHANGELOG.md", "RELEASING.md")),
 ]
 
@@ -108,10 +110,10 @@ def test_the_first_screen_of_the_readme_says_what_it_is_and_shows_it() -> None:
 def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
-    frameworks = ROOT / "docs" / "frameworks"
+    sections = {ROOT / "docs" / "frameworks", ROOT / "docs" / "reference"}
     examples = ROOT / "examples" / "README.md"
-    assert {page for page in PAGES if page.parent != frameworks} - listed == {index, examples}
-    assert frameworks / "README.md" in listed
+    assert {page for page in PAGES if page.parent not in sections} - listed == {index, examples}
+    assert {section / "README.md" for section in sections} <= listed
 
 
 GOOD_PAGE = """

@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.pictures import COMMANDS, ROOT, draw, drawn_lines, examples, final_lines, record
+from tests.pictures import (
+    ANIMATED,
+    COMMANDS,
+    ROOT,
+    SVG_TEXT,
+    animated,
+    draw,
+    drawn_lines,
+    examples,
+    final_lines,
+    record,
+)
 
 
 @pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
@@ -47,3 +58,21 @@ def test_each_color_has_one_for_a_light_page() -> None:
 def test_what_is_drawn_can_be_read_back() -> None:
     lines = ["\x1b[1;32m$\x1b[0m toolbus <tools>", "", "  \x1b[31mfailed\x1b[0m & gone"]
     assert drawn_lines(draw(lines)) == ["$ toolbus <tools>", "  failed & gone"]
+
+
+def test_the_recovery_is_played_line_by_line_unless_less_motion_is_wanted() -> None:
+    [file] = ANIMATED
+    svg = file.read_text(encoding="utf-8")
+    lines = drawn_lines(svg)
+    still, _, moving = svg.partition("@media (prefers-reduced-motion: no-preference) {")
+    moving = moving.partition("</style>")[0]
+    assert "animation" not in still
+    shown = [float(part) for part in re.findall(r"%, ([\d.]+)% \{ opacity: 0 \}", moving)]
+    assert (len(shown), shown) == (len(lines) - 1, sorted(shown))
+    rows = list(dict.fromkeys(y for _, y, _ in SVG_TEXT.findall(svg)))
+    assert re.findall(r'\.terminal-matrix \[y="([\d.]+)"\] \{ animation: line', moving) == rows[1:]
+
+
+def test_an_animation_changes_no_text() -> None:
+    still = draw(["one", "kill -9", "math: retrying -> ready"])
+    assert drawn_lines(animated(still)) == drawn_lines(still)

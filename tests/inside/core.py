@@ -11,6 +11,8 @@ from toolbus.core.ask.interactions import LoginHandler as LoginHandler
 from toolbus.core.ask.interactions import QuestionRouting as QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter as QuestionRouter
 from toolbus.core.fast_init import with_fast_init as with_fast_init
+from toolbus.core.files import FILE_NAMES as FILE_NAMES
+from toolbus.core.files import LOCAL as LOCAL
 from toolbus.core.files import UnreadableFile as UnreadableFile
 from toolbus.core.files import read_plain as read_plain
 from toolbus.core.operation.events import BACKLOG as BACKLOG

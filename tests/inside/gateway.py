@@ -56,6 +56,7 @@ from toolbus.gateway.http.run import listening_socket as listening_socket
 from toolbus.gateway.http.run import tls_context as tls_context
 from toolbus.gateway.http.workers import ConnectionCounts as ConnectionCounts
 from toolbus.gateway.http.workers import Workers as Workers
+from toolbus.gateway.metrics import GAUGES as GAUGES
 from toolbus.gateway.metrics import Metrics as Metrics
 from toolbus.gateway.metrics import error_kind as error_kind
 from toolbus.gateway.metrics import merged as merged

@@ -91,3 +91,4 @@ class ApprovalAsked:
 
 
 RunEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked
+"""Any event of a run."""

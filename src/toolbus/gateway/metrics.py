@@ -35,6 +35,13 @@ _KINDS = {
     -32042: "url_elicitation_required",
     -32800: "cancelled",
 }
+GAUGES = {
+    "requests_in_flight": "Requests that are being answered.",
+    "sessions": "Sessions of legacy clients.",
+    "connections": "Open HTTP connections of clients.",
+    "second_links": "More connections to servers, for sessions that need their own.",
+}
+"""The gauges of the gateway, with their meanings."""
 _STATES: tuple[State, ...] = get_args(State)
 
 
@@ -83,13 +90,13 @@ class Metrics:
         errors = (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items()))
         refused = (({"kind": kind}, n) for kind, n in sorted(self.refused.items()))
         lines = [
-            *_series("requests_total", "counter", "Requests that were answered.", requests),
-            *_series("errors_total", "counter", "Requests that were answered with an error.", errors),
+            *_series("requests_total", "counter", "Answered requests.", requests),
+            *_series("errors_total", "counter", "Requests answered with an error.", errors),
             *self._histogram(),
-            *_series("refused_total", "counter", "HTTP requests and connections that were refused.", refused),
+            *_series("refused_total", "counter", "Refused HTTP requests and connections.", refused),
         ]
         for name, value in {"requests_in_flight": self.in_flight, **gauges}.items():
-            lines.extend(_series(name, "gauge", name.replace("_", " ").capitalize() + ".", (({}, value),)))
+            lines.extend(_series(name, "gauge", GAUGES[name], (({}, value),)))
         lines.extend(_server_lines(servers))
         lines.extend(_call_lines([(alias, made) for alias, made in calls if alias in servers]))
         if quotas:
@@ -98,7 +105,7 @@ class Metrics:
 
     def _histogram(self) -> Iterator[str]:
         name = "toolbus_gateway_request_duration_seconds"
-        yield f"# HELP {name} The time to answer a request."
+        yield f"# HELP {name} Time to answer a request."
         yield f"# TYPE {name} histogram"
         for method, counts in sorted(self._durations.items()):
             total = 0
@@ -120,7 +127,9 @@ def _server_lines(servers: Mapping[str, ServerStatus]) -> Iterator[str]:
         for alias, status in servers.items()
         for state in _STATES
     )
-    yield from _series("server_state", "gauge", "1 for the state that a server is in.", states)
+    yield from _series(
+        "server_state", "gauge", "1 for the current state of a server, 0 for the others.", states
+    )
     for name, kind, meaning, value in _OF_SERVER:
         values = (({"server": alias}, value(status)) for alias, status in servers.items())
         yield from _series(name, kind, meaning, values)
@@ -134,29 +143,36 @@ def _call_lines(calls: Sequence[tuple[str, ServerCalls]]) -> Iterator[str]:
         for alias, made in calls
         for why, count in sorted(made.refused.items())
     )
-    yield from _series("calls_refused_total", "counter", "Calls that were refused: busy.", refused)
+    yield from _series(
+        "calls_refused_total", "counter", "Calls refused because the gateway was busy.", refused
+    )
 
 
 def _quota_lines(quotas: Mapping[str, CountedCalls]) -> Iterator[str]:
     made = (({"quota": label}, one.calls) for label, one in quotas.items())
-    yield from _series("quota_calls_total", "counter", "Calls that a quota has counted.", made)
+    yield from _series("quota_calls_total", "counter", "Calls counted by a quota.", made)
     refused = (
         ({"quota": label, "limit": limit}, count)
         for label, one in quotas.items()
         for limit, count in sorted(one.refused.items())
     )
-    yield from _series("quota_refused_total", "counter", "Calls that a quota has refused.", refused)
+    yield from _series("quota_refused_total", "counter", "Calls refused by a quota.", refused)
 
 
 _OF_SERVER: Sequence[tuple[str, str, str, Callable[[ServerStatus], float]]] = (
-    ("server_restarts_total", "counter", "How often a server was connected again.", attrgetter("restarts")),
-    ("server_tools", "gauge", "The tools of a server in the catalog.", attrgetter("tools")),
+    ("server_restarts_total", "counter", "Reconnections of a server.", attrgetter("restarts")),
+    ("server_tools", "gauge", "Tools of a server in the catalog.", attrgetter("tools")),
 )
 _OF_CALLS: Sequence[tuple[str, str, str, Callable[[ServerCalls], float]]] = (
-    ("calls_running", "gauge", "Calls that a server is working on.", attrgetter("running")),
-    ("calls_waiting", "gauge", "Calls that wait for their turn.", attrgetter("waiting")),
-    ("calls_queued_total", "counter", "Calls that had to wait.", attrgetter("queued")),
-    ("calls_queued_seconds_total", "counter", "How long calls waited.", lambda made: round(made.seconds, 6)),
+    ("calls_running", "gauge", "Calls in progress.", attrgetter("running")),
+    ("calls_waiting", "gauge", "Queued calls.", attrgetter("waiting")),
+    ("calls_queued_total", "counter", "Calls that were queued.", attrgetter("queued")),
+    (
+        "calls_queued_seconds_total",
+        "counter",
+        "Total time that calls were queued.",
+        lambda made: round(made.seconds, 6),
+    ),
 )
 
 
@@ -197,7 +213,7 @@ def merged(pages: Mapping[int, str], count: int) -> str:
                 samples[name].append(_labelled(line, number))
     lines = [line for name, found in samples.items() for line in (*meanings[name], *found)]
     is_up = (({"worker": str(number)}, int(number in pages)) for number in range(count))
-    lines += _series("worker_up", "gauge", "1 for a worker that could be asked.", is_up)
+    lines += _series("worker_up", "gauge", "1 for a worker that responded.", is_up)
     return "\n".join(lines) + "\n"
 
 

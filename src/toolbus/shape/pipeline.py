@@ -14,6 +14,7 @@ from toolbus.core.values.records import Change, Origin, ToolSpec
 from toolbus.schema.values import same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
+"""A function of the tools, which returns the tools that a model gets; it may change them."""
 LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]
 """Called with a tool for which a shaper raises, and the reason."""
 

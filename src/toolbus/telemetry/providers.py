@@ -91,7 +91,7 @@ class Providers:
 
     @cached_property
     def restarts(self) -> "Counter":
-        description = "How often the connection to a server was brought back."
+        description = "Reconnections to a server."
         return self._meter.create_counter(names.RESTARTS, "{restart}", description)
 
     def _histogram(self, name: str, description: str) -> "Histogram":

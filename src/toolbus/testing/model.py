@@ -21,6 +21,7 @@ from pydantic_ai.settings import ModelSettings
 from toolbus.testing.calls import ToolCall
 
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall]
+"""A text, or calls of tools."""
 Turn: TypeAlias = Reply | Callable[[list[str]], Reply]
 """The text or calls of the model, or a function that returns them from the texts of all results so far."""
 

@@ -37,15 +37,16 @@ Reason: TypeAlias = Literal[
     "cancelled",
     "timed_out",
 ]
-"""The reasons for a failed call:
+"""The reason for a failed call:
 
-- "refused" by a hook, a guard or a person
-- "invalid_arguments", or arguments that are not a JSON object ("not_json")
-- "unknown_tool"
-- "server_failed": the server did not respond, or rejected the call
-- "tool_error": the tool reported an error
-- "cancelled" by the caller
-- "timeout"
+- `refused`: a guard, a person or a hook refused it, or a hook raised
+- `invalid_arguments`: its arguments do not match the schema; nothing was sent
+- `not_json`: the model did not write a JSON object; nothing was sent
+- `unknown_tool`: no tool has that name, and `server` is empty; nothing was sent
+- `server_failed`: the server is down, was lost, or rejected the request
+- `tool_error`: the tool reported an error; `error` is None
+- `cancelled`: its caller cancelled it
+- `timed_out`: it got no result in time
 """
 
 
@@ -66,7 +67,7 @@ class _Told(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(_Told):
-    """A link entered another state."""
+    """A server connects, is lost, fails or closes."""
 
     server: str
     state: State
@@ -222,6 +223,7 @@ Event: TypeAlias = (
     | ToolHeld
     | LoginNeeded
 )
+"""Any event of a bus."""
 E = TypeVar("E", bound=Event)
 Emit: TypeAlias = Callable[[Event], None]
 Filter: TypeAlias = Callable[[Event], Event | None]

@@ -18,6 +18,7 @@ class OverQuota(CallDenied):
 
     `retry_after` is when to try again, in whole seconds. `limit` is the one that is used up, such as
     `per_day`, or `uncounted`.
+    Fix: try again after `retry_after` seconds, or raise the limit.
     """
 
     def __init__(self, what: str, reason: str, rule: str, *, limit: str, retry_after: float) -> None:

@@ -1,4 +1,4 @@
-"""The errors of durable runs; the tree of all errors is in `errors.py`."""
+"""The errors of durable runs."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,9 @@ __all__ = [
 
 
 class RunNotFound(ToolbusError):
-    """The store has no run of that id."""
+    """The database of durable runs has no run with that id.
+    Fix: look for it with `toolbus runs --all`.
+    """
 
     def __init__(self, run: str, place: str) -> None:
         self.run = run
@@ -23,7 +25,9 @@ class RunNotFound(ToolbusError):
 
 
 class RunFailed(ToolbusError):
-    """A durable run ended with an error; `kind` is the name of its class."""
+    """A durable run ended with an error; `kind` is the name of its class.
+    Fix: see its steps with `toolbus runs show ID`, then continue it with `toolbus runs resume ID`.
+    """
 
     def __init__(self, run: str, kind: str, message: str) -> None:
         self.run, self.kind = run, kind
@@ -31,7 +35,9 @@ class RunFailed(ToolbusError):
 
 
 class RunCancelled(ToolbusError):
-    """A durable run was cancelled."""
+    """A durable run was cancelled.
+    Fix: start a new run, or continue this one with `toolbus runs resume ID`.
+    """
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -39,13 +45,16 @@ class RunCancelled(ToolbusError):
 
 
 class NotWaiting(ToolbusError):
-    """A run does not wait for that: it was answered already, or has ended."""
+    """A run does not wait for that: it was answered already, or has ended.
+    Fix: see its state with `toolbus runs show ID`.
+    """
 
 
 class RunDiverged(ToolbusError):
     """A resumed run differs from its record: the program or its settings have changed.
 
     `missing` are the tools that the run has called, and that no live worker has.
+    Fix: start the earlier program and run `toolbus runs resume ID`, or start a new run.
     """
 
     def __init__(self, run: str, missing: Sequence[str] = ()) -> None:
@@ -64,9 +73,10 @@ class RunDiverged(ToolbusError):
 
 
 class RunStoreError(ToolbusError):
-    """The store of durable runs cannot be used; `place` names it without its password.
+    """The database of durable runs cannot be used; `place` names it without its password.
 
     `may_pass` if it is worth waiting for: it cannot be reached now, or has no room.
+    Fix: check the URL and the server; use one database in a process, and give each program its own name.
     """
 
     def __init__(self, place: str, problem: str, step: str, *, may_pass: bool = False) -> None:

@@ -1,43 +1,4 @@
-"""Every error toolbus raises: what happened, to which server or tool, and the next step.
-
-    ToolbusError
-    ├── ConfigError            the config is invalid (also a ValueError)
-    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
-    │   └── LockError          the lockfile is damaged, newer, or missing although it is required
-    ├── BusClosed              the bus is not running
-    ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
-    ├── ToolFailed             a tool reported an error, and you asked for an exception
-    ├── CallDenied             a guard refused the operation; nothing was sent
-    │   └── OverQuota          a quota has no call left; `retry_after` is when to try again
-    ├── AuditFailed            the audit trail cannot be written or read
-    ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
-    ├── ShaperFailed           a shaper raised; the catalog is unchanged
-    ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
-    ├── StoreError             the database that gateways share cannot be used; it was left as it is
-    ├── RegistryError          a registry of servers cannot be read, or sent something unusable
-    ├── ScriptNotResumable     a suspended script was changed, has expired, or was resumed before
-    ├── RunStoreError          the database of durable runs cannot be used
-    ├── RunNotFound            the database of durable runs has no run with that id
-    ├── RunFailed              a durable run ended with an error
-    ├── RunCancelled           a durable run was cancelled
-    ├── RunDiverged            a resumed run does not repeat what it recorded
-    ├── NotWaiting             a durable run does not wait for that answer
-    ├── TapeError              a tape cannot be read or written
-    ├── TapeMismatch           a call, or an answer, is not on the tape that is replayed
-    ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
-    └── ServerError            an error about one server, named by `server`
-        ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
-        ├── SecretMissing      a `${NAME}` in its config has no value
-        ├── ConnectFailed      connecting failed in the given `phase`
-        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
-        ├── TooManySessions    a session needs its own connection, and as many as may already have one
-        ├── ServerDown         the server is not connected
-        ├── CallTimeout        no response in time (also a TimeoutError)
-        ├── ServerRejected     the server responded with a protocol error instead of a result
-        ├── InputNeeded        the server needs input, and nobody can be asked
-        ├── ResourceTooLarge   a resource is larger than the config allows
-        ├── SkillRejected      a skill, or one of its files, differs from its listing
-        └── ConnectionLost     the connection was lost; a request in flight may have taken effect
+"""The errors of toolbus: what happened, to which server or tool, and the next step.
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
 `raise_for_error()` to get an exception.
@@ -118,7 +79,11 @@ class ToolbusError(Exception):
 
 
 class ConfigError(ToolbusError, ValueError):
-    """The config is invalid; `file`, `server` and `key` locate the problem."""
+    """The config is invalid; `file`, `server` and `key` locate the problem, and `mistakes` lists several.
+
+    On a bus, a server has this error if its entry is invalid, or if the administrator does not permit it.
+    Fix: correct the key; the message suggests similar and allowed names.
+    """
 
     def __init__(
         self,
@@ -145,7 +110,9 @@ class ConfigError(ToolbusError, ValueError):
 
 
 class ConfigNotTrusted(ConfigError):
-    """A config was discovered, not named, and the user has not accepted its current content."""
+    """A config was discovered, not named, and the user has not accepted its current content.
+    Fix: review it with `toolbus trust`, or name the file.
+    """
 
     def __init__(self, file: str, reason: str = "is not trusted yet", *, option: str | None = None) -> None:
         self.reason = reason
@@ -155,14 +122,19 @@ class ConfigNotTrusted(ConfigError):
 
 
 class LockError(ConfigError):
-    """The lockfile cannot be used as it is; nothing was started, and nothing in it was changed."""
+    """The lockfile cannot be used as it is; nothing was started, and nothing in it was changed.
+    Fix: restore it from version control, or delete it and run `toolbus lock`.
+    """
 
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(problem, file=str(path))
 
 
 class BusClosed(ToolbusError):
-    """The bus is not running: never started, or closed."""
+    """The bus is not running: never started, closed, or started before this process was forked.
+    Fix: use `async with`, or call `start()` first; create a new bus after `close()`, and in a forked
+    process.
+    """
 
     def __init__(
         self,
@@ -182,7 +154,11 @@ class BusClosed(ToolbusError):
 
 
 class ToolNotFound(ToolbusError, LookupError):
-    """The catalog has no tool with that name."""
+    """The catalog has no tool with that name; `close_matches` lists similar ones.
+
+    `down` lists the servers that are not connected.
+    Fix: use a name from `bus.catalog.names`, or `server/tool`; check `bus.servers`.
+    """
 
     sent = False
 
@@ -231,7 +207,9 @@ class ToolFailed(ToolbusError):
 
 
 class CallDenied(ToolbusError):
-    """A guard refused an operation: nothing was sent."""
+    """The policy, a person or a guard of yours refused an operation: nothing was sent.
+    Fix: change the rule, or ask differently; `toolbus policy NAME` explains the decision.
+    """
 
     sent = False
 
@@ -242,7 +220,9 @@ class CallDenied(ToolbusError):
 
 
 class HookFailed(ToolbusError):
-    """A hook of the config raised, or returned something else than a result."""
+    """A hook of the config raised, or returned no result; the call may have been sent.
+    Fix: correct the hook, or remove it from `hooks`.
+    """
 
     def __init__(self, hook: str, what: str, problem: str, public: str = "") -> None:
         """`public` is the problem for clients of a gateway."""
@@ -252,7 +232,9 @@ class HookFailed(ToolbusError):
 
 
 class AuditFailed(ToolbusError):
-    """The audit log cannot be written or read; while it cannot be written, every call is refused."""
+    """The audit log cannot be written or read; while it cannot be written, every call is refused.
+    Fix: follow the message: the disk is full, the folder is read-only, or the last line is damaged.
+    """
 
     def __init__(self, path: object, problem: str, step: str) -> None:
         self.path = str(path)
@@ -261,7 +243,9 @@ class AuditFailed(ToolbusError):
 
 
 class ArgumentsError(ToolbusError, TypeError):
-    """The arguments of a call cannot be sent."""
+    """The arguments of a call are not a mapping, or JSON cannot represent one of them.
+    Fix: pass a dict of plain values.
+    """
 
     sent = False
 
@@ -271,7 +255,9 @@ class ArgumentsError(ToolbusError, TypeError):
 
 
 class ShaperFailed(ToolbusError):
-    """A shaper raised. The catalog is unchanged, because the shaper may exist to hide tools."""
+    """A shaper raised. The catalog is unchanged, because the shaper may exist to hide tools.
+    Fix: correct the shaper; once the bus has started, this is a `Warned` event.
+    """
 
     def __init__(self, shaper: str, error: Exception) -> None:
         self.shaper = shaper
@@ -295,7 +281,10 @@ class TokenStoreError(ToolbusError):
 
 
 class StoreError(ToolbusError):
-    """The store cannot be used; `place` names it, without its password. Its content was left as it is."""
+    """The store cannot be used; `place` names it, without its password. Its content was left as it is.
+
+    It does not respond, has another key, belongs to a newer version, or is a file that others can read.
+    """
 
     def __init__(self, place: str, problem: str, step: str) -> None:
         self.place, self.problem = place, problem
@@ -311,7 +300,9 @@ class RegistryError(ToolbusError):
 
 
 class ScriptNotResumable(ToolbusError):
-    """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
+    """A suspended script cannot be resumed: it is not yours, was changed, has expired, or was resumed before.
+    Fix: run the script again, if it may start over.
+    """
 
 
 class ServerError(ToolbusError):
@@ -391,7 +382,9 @@ class SecretMissing(ServerError):
 
 
 class ConnectFailed(ServerError):
-    """Connecting failed; `phase` is the step that failed."""
+    """Connecting failed; `phase` is the step that failed.
+    Fix: follow the message; the page about errors lists the phases.
+    """
 
     _outcome = "{} failed"
     _has_public_step = False
@@ -422,7 +415,10 @@ class ConnectFailed(ServerError):
 
 
 class AuthRequired(ConnectFailed):
-    """The server rejected the credentials (HTTP 401 or 403), or somebody has to sign in."""
+    """The server rejected the credentials (HTTP 401 or 403), or somebody has to sign in.
+    Fix: set `auth: oauth` if the server has a sign-in page; otherwise set `auth` to a token, or set
+    `headers`.
+    """
 
     _has_public_step = True
 
@@ -442,7 +438,9 @@ CREDENTIALS_STEP = "set auth: oauth if it has a sign-in page, else credentials i
 
 
 class LoginRequired(AuthRequired):
-    """Somebody has to sign in; `login` is the command."""
+    """Nobody has signed in, or the login can no longer be renewed; `login` is the command.
+    Fix: run `toolbus login SERVER`.
+    """
 
     _outcome = "{} required"
 
@@ -455,7 +453,9 @@ class LoginRequired(AuthRequired):
 
 
 class SignInFailed(AuthRequired):
-    """Signing in is not possible; `step` is the step that failed."""
+    """Signing in is not possible; `step` is the step that failed.
+    Fix: follow the message; `toolbus check SERVER` shows it again.
+    """
 
     def __init__(
         self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None
@@ -467,7 +467,10 @@ class SignInFailed(AuthRequired):
 
 
 class ServerDown(ServerError):
-    """The server is not connected; `state` and `reason` explain why."""
+    """The server is not connected; `state` and `reason` explain why.
+    Fix: remove the reason. Calls wait `timeouts.reconnect` seconds for a lost server, and every call
+    tries again.
+    """
 
     sent = False
 
@@ -480,7 +483,9 @@ class ServerDown(ServerError):
 
 
 class TooManySessions(ServerError):
-    """A session needs a connection of its own to the server, and as many sessions as may already have one."""
+    """As many sessions as `limit` allows already have a connection of their own to the server.
+    Fix: end a session, or raise `max_sessions`.
+    """
 
     sent = False
 
@@ -494,7 +499,9 @@ class TooManySessions(ServerError):
 
 
 class CallTimeout(ServerError, TimeoutError):
-    """The server did not respond in time; the request was cancelled."""
+    """The server did not respond in time; the request was cancelled.
+    Fix: raise `timeouts.call`, or pass `timeout=` to the call.
+    """
 
     def __init__(self, server: str, what: str, seconds: float, stderr: Sequence[str] = ()) -> None:
         self.what, self.seconds = what, seconds
@@ -505,7 +512,11 @@ class CallTimeout(ServerError, TimeoutError):
 
 
 class ServerRejected(ServerError):
-    """The server responded to a request with a protocol error instead of a result."""
+    """The server responded with a protocol error, or with something that is not a result.
+
+    Code -32029 comes from a toolbus gateway that has no room for the call; `message` names the limit.
+    Fix: check the arguments. At a limit, make fewer calls at a time, or raise it.
+    """
 
     def __init__(
         self,
@@ -535,7 +546,9 @@ NOBODY_ANSWERS = "nobody can answer here: run it on a terminal, or pass Toolbus(
 
 
 class InputNeeded(ServerError):
-    """The server needs input in the middle of a request, and nobody can be asked."""
+    """The server needs input in the middle of a request, and nobody can be asked.
+    Fix: pass `interactions=` to the bus, or call with `on_input="suspend"`.
+    """
 
     def __init__(self, server: str, what: str, asked: str) -> None:
         self.what, self.asked = what, asked
@@ -552,7 +565,9 @@ class ResourceTooLarge(ServerError):
 
 
 class SkillRejected(ServerError):
-    """A skill was not loaded: the server does not offer it, or a file is not as its entry describes it."""
+    """A skill was not loaded: its server does not offer it, or a file differs from its description.
+    Fix: load it again, because it may have changed; otherwise, report it to the author of the server.
+    """
 
     def __init__(self, server: str, uri: str, reason: str) -> None:
         self.uri, self.reason = uri, reason
@@ -560,7 +575,9 @@ class SkillRejected(ServerError):
 
 
 class ConnectionLost(ServerError):
-    """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
+    """The connection was lost. If `what` was already `sent`, it may or may not have taken effect.
+    Fix: check its effect before you retry; tools marked read-only or idempotent are retried for you.
+    """
 
     is_final = False
     """Whether a repetition is known to end the same way: it is on a tape."""

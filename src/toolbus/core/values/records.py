@@ -273,6 +273,7 @@ class Embedded:
 
 
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
+"""A content block of a result or a prompt."""
 
 
 @with_fast_init

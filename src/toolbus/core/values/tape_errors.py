@@ -1,4 +1,4 @@
-"""The errors of tapes; the tree of all errors is in `errors.py`."""
+"""The errors of tapes."""
 
 from collections.abc import Sequence
 
@@ -23,6 +23,7 @@ class TapeMismatch(ToolbusError):
     """A call, or the answer to a question, is not on the tape that is replayed; nothing was sent.
 
     `nearest` is the id of the nearest recorded call, and `diff` how they differ, one line per difference.
+    Fix: correct the call, ignore an argument with `Matching`, or record it with `mode="new_episodes"`.
     """
 
     sent = False

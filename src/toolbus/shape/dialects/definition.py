@@ -9,6 +9,7 @@ from toolbus.schema.normalize import LossKind
 from toolbus.schema.values import is_array, is_object
 
 Dialect: TypeAlias = Literal["openai", "openai-strict", "openai-responses", "anthropic", "google", "mcp"]
+"""The formats of tool definitions, by provider."""
 Kind: TypeAlias = LossKind
 Grade: TypeAlias = Literal["unchanged", "lossless", "widened", "permissive"]
 GRADES: tuple[Grade, ...] = ("unchanged", "lossless", "widened", "permissive")
