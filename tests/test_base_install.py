@@ -16,17 +16,12 @@ import pytest
 
 from tests import warm
 from tests.base_install import base_python
-from tests.pages import ROOT
+from tests.pages import FROM_NOTHING, README, ROOT
 from tests.patience import PATIENCE
 from tests.sandbox.place import sandbox_problem
 
 PAGES = sorted(
-    {
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "examples" / "README.md",
-        *(ROOT / "docs").rglob("*.md"),
-    }
+    {README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *(ROOT / "docs").rglob("*.md")}
     - set((ROOT / "docs" / "reference" / "python").glob("*.md"))
 )
 
@@ -79,9 +74,9 @@ def test_each_block_of_a_page_runs_unless_its_section_names_an_extra(
 ) -> None:
     if page.name == "sandbox.md" and (problem := sandbox_problem()):
         pytest.skip(problem)
-    if page == ROOT / "README.md":
-        (tmp_path / "empty").mkdir()
-        monkeypatch.chdir(tmp_path / "empty")
+    if page in FROM_NOTHING:
+        (tmp_path / "project").mkdir()
+        monkeypatch.chdir(tmp_path / "project")
     done = run("python", "-m", "tests.pages", str(page), env=environment)
     assert done.returncode == 0, done.stderr
     skipped: dict[str, str] = json.loads(done.stdout)
@@ -166,6 +161,18 @@ print("always")
 ```text
 always
 ```
+
+## Three
+
+`pip install "toolbus[agent]"`:
+
+```python
+print(Agent)
+```
+
+```text
+<class 'toolbus.agent.agent.Agent'>
+```
 """
 
 
@@ -181,6 +188,7 @@ def test_a_block_that_needs_an_extra_is_skipped_with_the_reason(
         "page.md:12": needs,
         "page.md:19": f"follows a block that {needs}",
         "page.md:24": needs,
+        "page.md:42": "follows a block that needs toolbus[agent]",
     }
 
 

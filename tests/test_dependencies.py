@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "toolbus"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-# The lowest versions with which SECURITY.md holds, and why; `make test-lowest` runs its tests with them.
+# The lowest versions with which SECURITY.md holds, and why; `make matrix` runs its tests with them.
 NEEDED = {
     "pyjwt": ((2, 11), "can refuse short keys"),
     "cryptography": ((45,), "its OpenSSL still gets security fixes"),

@@ -1,7 +1,7 @@
 """Every code block of README, CONTRIBUTING and docs works and prints what its page shows (`tests/pages.py`).
 
-A page runs in a copy of `examples/`, with the project's environment first on the PATH. Links between files of
-the repository must also lead somewhere.
+A page runs in a copy of `examples/`, and a page for newcomers in an empty folder. The project's environment
+comes first on the PATH. Links between files of the repository must also lead somewhere.
 """
 
 import os
@@ -17,13 +17,12 @@ from tests import warm
 from tests.adapters.environments import ADAPTERS
 from tests.adapters.speech import playing, scripted
 from tests.codeblocks import code_blocks
-from tests.pages import ROOT, WrongPage, check_page
+from tests.pages import FROM_NOTHING, README, ROOT, WrongPage, check_page
 from tests.sandbox.place import sandbox_problem
 from toolbus.errors import ConfigError
 
 # The page of an adapter needs its framework: tests/adapters/test_pages.py.
 OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
-README = ROOT / "README.md"
 # The examples in docstrings: tests/test_docstrings.py.
 OF_API = set((ROOT / "docs" / "reference" / "python").glob("*.md"))
 PAGES = [
@@ -62,13 +61,14 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_the_page_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # These change files of editors, and the user's own config.
-    if page in (README, ROOT / "docs" / "gateway.md", ROOT / "docs" / "layers.md"):
+    if page in {*FROM_NOTHING, ROOT / "docs" / "gateway.md", ROOT / "docs" / "layers.md"}:
         monkeypatch.setenv("HOME", str(tmp_path))
     if page.name == "sandbox.md" and (problem := sandbox_problem()):
         pytest.skip(problem)
-    if page == README:  # its examples need no files, but a model
-        (tmp_path / "empty").mkdir()
-        monkeypatch.chdir(tmp_path / "empty")
+    if page in FROM_NOTHING:
+        (tmp_path / "project").mkdir()
+        monkeypatch.chdir(tmp_path / "project")
+    if page == README:  # its agent needs a model
         with playing("langchain", scripted) as provider:
             for name, value in provider.environment.items():
                 monkeypatch.setenv(name, value)
@@ -150,6 +150,14 @@ one
 two
 $ python -c 'import sys; print(sys.prefix != sys.base_prefix)'
 True
+```
+```python
+# program.py
+raise SystemExit("run")
+```
+```console
+$ python program.py
+run
 ```
 """
 

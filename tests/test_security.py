@@ -1,4 +1,7 @@
-"""SECURITY.md: every defense names tests that exist, and `make hostile` runs every one of them."""
+"""SECURITY.md: every defense names tests that exist, and `make hostile` runs every one of them.
+
+docs/safety.md: every default names tests that exist.
+"""
 
 import re
 from pathlib import Path
@@ -16,6 +19,16 @@ def test_every_defense_names_tests_that_exist() -> None:
     named = [re.findall(r"`(tests/[\w/]+\.py)`", row) for row in rows]
     assert rows
     assert all(named)
+    assert [file for files in named for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_every_default_names_a_setting_and_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "| proof |" not in line]
+    named = [re.findall(r"`(tests/[\w/]+\.py)`", row) for row in rows]
+    assert len(rows) > 30
+    assert all(named)
+    assert [row for row in rows if row.count(" | ") != 2] == []
     assert [file for files in named for file in files if not (ROOT / file).is_file()] == []
 
 

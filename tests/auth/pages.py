@@ -63,9 +63,10 @@ def walk(url: str, user: str, callback: str | None = None) -> str | None:
             with opener.open(url, data, PATIENCE) as page:
                 text: str = page.read().decode()
         except urllib.error.HTTPError as answer:
-            if "location" not in answer.headers:
-                raise AssertionError(f"{answer.code} at {url}: {answer.read().decode()}") from answer
-            url, data = urljoin(url, answer.headers["location"]), None
+            with answer:
+                if "location" not in answer.headers:
+                    raise AssertionError(f"{answer.code} at {url}: {answer.read().decode()}") from answer
+                url, data = urljoin(url, answer.headers["location"]), None
             if callback is not None and url.startswith(callback):
                 return url
             continue

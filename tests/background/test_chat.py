@@ -95,17 +95,17 @@ def test_ctrl_c_stops_a_turn_and_twice_the_chat(tmp_path: Path) -> None:
     with Provider(answers) as provider, dialog(tmp_path, provider) as screen:
         screen.press("Hang.\r")
         screen.until("own_hang()")
-        screen.press("\x03")
+        screen.interrupt()
         screen.until("stopped; this turn is forgotten", "> ")
         screen.press("Again.\r")
         screen.until("Here.", "> ")
         screen.press("Hang.\r")
         screen.until("own_hang()")
-        screen.press("\x03")
+        screen.interrupt()
         screen.until("stopped; this turn is forgotten", "> ")
-        screen.press("\x03")
+        screen.interrupt()
         screen.until("Ctrl-C", "> ")
-        screen.press("\x03")
+        screen.interrupt()
         assert screen.ended() == 130
         assert screen.shows_cursor
 

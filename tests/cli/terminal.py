@@ -62,6 +62,15 @@ class Terminal:
         """Type."""
         os.write(self._end, keys.encode())
 
+    def interrupt(self) -> None:
+        """Ctrl-C, once the program waits: readline does not hear one between its prompt and its wait."""
+        deadline = time.monotonic() + PATIENCE
+        stat = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
+        while stat.read_text().rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < deadline, "it does not wait"
+            time.sleep(0.005)
+        self.press("\x03")
+
     def ended(self) -> int:
         """Wait for the end; gives the exit code."""
         deadline = time.monotonic() + PATIENCE

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,16 +35,6 @@ def dialog(home: Path, provider: Provider, *words: str, **script: Any) -> Genera
     with terminal("chat", "--model", MODEL, *words, folder=folder, env=provider.environment) as screen:
         screen.until(f"{MODEL} with ", "tools on 1 server; /help lists the commands", "> ")
         yield screen
-
-
-def interrupt(screen: Terminal) -> None:
-    """Ctrl-C, once the program waits: readline does not hear one between its prompt and its wait."""
-    deadline = time.monotonic() + PATIENCE
-    stat = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/stat")
-    while stat.read_text().rpartition(") ")[2][0] != "S":
-        assert time.monotonic() < deadline, "it does not wait"
-        time.sleep(0.005)
-    screen.press("\x03")
 
 
 def given(provider: Provider) -> list[str]:
@@ -110,7 +99,7 @@ def test_ctrl_c_at_a_question_is_no_and_stops_the_turn(tmp_path: Path) -> None:
         assert marker.line() == "started"
         screen.press("hang\r")
         screen.until(ASKED)
-        interrupt(screen)
+        screen.interrupt()
         screen.until("own_hang()  stopped", "> ")
         screen.press("go on\r")
         screen.until("Fine.", "> ")
@@ -129,15 +118,15 @@ def test_ctrl_c_stops_a_turn_and_its_call_and_twice_at_the_prompt_ends_it(tmp_pa
         screen.press("hang\r")
         assert [marker.line(), marker.line()] == ["started", "called"]
         screen.until("own_hang()")
-        interrupt(screen)
+        screen.interrupt()
         screen.until("own_hang()  stopped", "> ")
         screen.press("go on\r")
         screen.until("Fine.", "> ")
         screen.press("half a line")
         screen.until("half a line")
-        interrupt(screen)
+        screen.interrupt()
         screen.until("press Ctrl-C again, or type /quit, to quit", "> ")
-        interrupt(screen)
+        screen.interrupt()
         assert screen.ended() == 130
         assert "Traceback" not in screen.plain
         assert screen.shows_cursor
@@ -157,7 +146,7 @@ def test_ctrl_c_cancels_the_call_on_the_server(tmp_path: Path) -> None:
         screen.until("> ")
         screen.press("hang\r")
         screen.until("own_hangs()  done in")
-        interrupt(screen)
+        screen.interrupt()
         screen.until("own_hang()  stopped", "> ")
         screen.press("Was it cancelled?\r")
         screen.until("It was.", "> ")
@@ -174,7 +163,7 @@ def test_ctrl_c_while_the_model_thinks_hangs_up(tmp_path: Path) -> None:
         screen.press("hang\r")
         screen.until("thinking")
         assert came.wait(PATIENCE)
-        interrupt(screen)
+        screen.interrupt()
         screen.until("stopped", "> ")
         screen.press("go on\r")
         screen.until("Fine.", "> ")

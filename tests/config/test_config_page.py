@@ -12,14 +12,10 @@ from pydantic import BaseModel
 from tests.inside.config import (
     AUTH_TYPES,
     Sandbox,
-    Serve,
-    ServeAuth,
     ServerLimits,
-    SignInSetting,
     TokenExchange,
-    TokenIssuer,
 )
-from toolbus.config import BusConfig, ClientCredentials, IdentityAssertion, OAuth, ServerConfig, Workload
+from toolbus.config import ClientCredentials, IdentityAssertion, OAuth, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
 BYTES = {"16 MiB": 16 * 1024**2, "32 KiB": 32 * 1024}
@@ -66,16 +62,7 @@ def written(default: str) -> Iterator[Any]:
         yield yaml.safe_load(default.strip("`").replace(",", ""))
 
 
-SERVE = (
-    fields(Serve)
-    | fields(ServeAuth, within="auth.")
-    | fields(TokenIssuer, within="auth.oauth.")
-    | fields(SignInSetting, within="auth.sign_in.")
-)
 TABLES: list[tuple[str, str, dict[str, Any], set[str]]] = [
-    ("configuration.md", "## Keys of a server", fields(ServerConfig), {"alias"}),
-    ("configuration.md", "## Keys beside `servers`", fields(BusConfig), {"servers", "file", "folder"}),
-    ("gateway-operations.md", "## Settings", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
     ("limits.md", "## Limits that you can set", fields(ServerLimits), set()),
     ("sandbox.md", "## The setting", fields(Sandbox), set()),
 ]
