@@ -25,6 +25,7 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   'import mcp'.
 ***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
   that each request carries a proof (DPoP); raw: without credentials.
+@ CPU time of the client per call; raw: a client that is written by hand.
 ****** toolbus on both sides, the path of a call alone: with a lockfile, a policy of eleven rules and an audit
   trail; raw: with none of them. CPU time.
 # through 'toolbus serve' with an API key, by a raw load generator; raw: the server without a gateway, and for
@@ -36,7 +37,8 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
 ******** the same call without 'toolbus up', without and with a lockfile; raw: a whole interpreter that
   imports mcp, and then the start of the server until its first answer."""
 NAME = 30
-HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
+SDK = f"mcp {version('mcp')}"
+HEAD = f"{f'raw: {SDK}':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 GATEWAY = 30
 """The width of a column of the gateways."""
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
@@ -124,7 +126,7 @@ def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
     names = [name for name in OTHERS if any(name in outcome.peers for outcome in outcomes)]
     if names:
         columns = ["toolbus", *names, "limit"]
-        yield "the same calls by other clients, time / raw:"
+        yield f"the same calls by other clients, time / {SDK}:"
         yield f"{'':<{NAME}}" + "".join(f"{column:>{len(column) + 2}}" for column in columns)
         for outcome in outcomes:
             ratios = {"toolbus": outcome.ratio, **outcome.peer_ratios, "limit": outcome.limit_ratio}

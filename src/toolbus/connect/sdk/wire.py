@@ -127,7 +127,7 @@ def plain_result(raw: dict[str, JSON], *, with_raw: bool = False) -> ToolResult 
         if item.__class__ is not dict or item.get("type") != "text" or len(item) != 2:
             return None
         text = item.get("text")
-        if not isinstance(text, str) or not is_unicode(text):
+        if not isinstance(text, str) or not (text.isascii() or is_unicode(text)):
             return None
         blocks.append(Text(text=text))
     parts, structured = tuple(blocks), raw.get("structuredContent")
@@ -145,8 +145,6 @@ _DONE = "complete"
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be encoded: it has no lone surrogates, which JSON can escape."""
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:
