@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from bench.proof.__main__ import PARTS
+from bench.proof.context import MODES, added, conversation
 from bench.proof.install import is_installed
 from bench.proof.pages import FOLDER, with_report
 from bench.proof.parts import table
-from bench.proof.paths import PATHS, replay
+from bench.proof.paths import PATHS, config, replay
 from bench.proof.paths import script as lines_of
 from bench.proof.policy import FOLDER as POLICY_FOLDER
 from bench.proof.policy import POLICIES
 from bench.proof.sample import sample
+from bench.proof.servers import controls
 from bench.proof.traces import GoldCall, TaskOutcome
 from bench.sides import ROOT
+from toolbus import Toolbus
 from toolbus.config import load_config
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +89,27 @@ def test_a_quick_run_prints_one_document() -> None:
     document: Mapping[str, Any] = json.loads(done.stdout)
     paths = document["gold-calls"]["benchmarks"]["BFCL v4 multi-turn"]
     assert [path["different"] for path in paths.values()] == [{}] * len(PATHS)
+
+
+async def test_each_mode_makes_the_requests_that_its_calls_need(tmp_path: Path) -> None:
+    benchmark = sample()
+    task = benchmark.tasks[0]
+    expected = benchmark.direct([task])[task.id]
+    requests: dict[str, int] = {}
+    async with controls(tmp_path) as held, Toolbus(config(benchmark, held)) as bus:
+        for mode in MODES:
+            _, events = await conversation(bus, mode, None, task, expected)
+            requests[mode] = sum(event is None for event in events)
+    busy = sum(bool(turn.calls) for turn in task.turns)
+    assert requests["all"] == len(task.calls) + len(task.turns)
+    assert requests["search"] > requests["all"]
+    assert len(task.turns) + busy < requests["code"] < requests["search"]
+
+
+def test_each_request_sends_the_definitions_and_all_that_was_said_before() -> None:
+    whole, definitions = added(lambda text: [len(text)] * 2, "tools", ["hello", None, "call", "result", None])
+    assert definitions == [10, 10]
+    assert whole == [10 + 5 + 15] * 2
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -8,11 +8,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.proof import gold, policy
+from bench.proof import context, gold, policy
 from bench.proof.pages import write
 from bench.proof.parts import Part
 
-PARTS = {part.name: part for part in (gold.PART, policy.PART)}
+PARTS = {part.name: part for part in (gold.PART, context.PART, policy.PART)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
