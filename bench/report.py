@@ -25,14 +25,20 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   'import mcp'.
 ***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
   that each request carries a proof (DPoP); raw: without credentials.
+@ CPU time of the client per call; raw: a client that is written by hand.
 ****** toolbus on both sides, the path of a call alone: with a lockfile, a policy of eleven rules and an audit
   trail; raw: with none of them. CPU time.
 # through 'toolbus serve' with an API key, by a raw load generator; raw: the server without a gateway, and for
   one call at a time over stdio also the HTTP front of the gateway alone. Sessions: the memory of the gateway
-  with one idle legacy session, and with 1,000 more, each with an open stream.
-******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'."""
+  with one idle legacy session, and with 1,000 more, each with an open stream. CPU: the time of the gateway's
+  process for each of 32 calls in flight; raw: of the HTTP front alone. Servers: the resident memory of the
+  gateway with 100 idle stdio servers; raw: with one.
+******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'.
+******** the same call without 'toolbus up', without and with a lockfile; raw: a whole interpreter that
+  imports mcp, and then the start of the server until its first answer."""
 NAME = 30
-HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
+SDK = f"mcp {version('mcp')}"
+HEAD = f"{f'raw: {SDK}':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 GATEWAY = 30
 """The width of a column of the gateways."""
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
@@ -88,6 +94,8 @@ def bar(outcome: Outcome) -> str:
     """The bar of a line: a ratio, an addition, or calls per second; empty if it has none."""
     if outcome.least_per_second is not None:
         return f"{outcome.least_per_second:g}/s"
+    if outcome.most is not None:
+        return f"{outcome.most / 2**20:g}MiB" if outcome.unit == "B" else f"{outcome.most * 1e6:g}us"
     if outcome.most_more is None:
         return "" if outcome.bar is None else f"{outcome.bar:.3f}"
     if outcome.unit == "B":
@@ -118,7 +126,7 @@ def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
     names = [name for name in OTHERS if any(name in outcome.peers for outcome in outcomes)]
     if names:
         columns = ["toolbus", *names, "limit"]
-        yield "the same calls by other clients, time / raw:"
+        yield f"the same calls by other clients, time / {SDK}:"
         yield f"{'':<{NAME}}" + "".join(f"{column:>{len(column) + 2}}" for column in columns)
         for outcome in outcomes:
             ratios = {"toolbus": outcome.ratio, **outcome.peer_ratios, "limit": outcome.limit_ratio}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TypeAlias
 
 from bench.sides import Call
@@ -25,7 +25,7 @@ async def sequential(call: Call) -> list[float]:
     return times
 
 
-def at_once(lanes: int, each: int) -> Work:
+def at_once(lanes: int, each: int, clock: Callable[[], float] = perf_counter) -> Work:
     """Seconds per call when that many are under way at all times, each lane with `each` of them."""
 
     async def run(call: Call) -> list[float]:
@@ -33,14 +33,16 @@ def at_once(lanes: int, each: int) -> Work:
             for _ in range(each):
                 await call("echo", "hello")
 
-        began = perf_counter()
+        began = clock()
         await asyncio.gather(*(one_lane() for _ in range(lanes)))
-        return [(perf_counter() - began) / (lanes * each)]
+        return [(clock() - began) / (lanes * each)]
 
     return run
 
 
 in_flight = at_once(IN_FLIGHT, EACH_IN_FLIGHT)
+cpu_in_flight = at_once(IN_FLIGHT, EACH_IN_FLIGHT, process_time)
+"""The same by the CPU time of this process: other programs do not count."""
 
 
 def big(size: int) -> Work:

@@ -13,7 +13,7 @@ import pytest
 from bench.__main__ import main
 from bench.chart import STYLE, draw
 from bench.compare.peers import OTHERS, Peer
-from bench.lines import lines, selected
+from bench.lines import SDK, lines, selected
 from bench.measure import Line, Outcome, Round, Sides, measured
 from bench.openings import Turning
 from bench.page import CHART, PAGE, with_report
@@ -56,6 +56,7 @@ def test_a_pattern_selects_lines_by_name_in_any_case() -> None:
     assert chosen == [
         "HTTP, 64 in flight",
         "HTTP, 64 in flight, legacy",
+        "HTTP, 64 in flight / limit",
         "first listing, 1 server",
         "HTTP, 64 in flight, uvloop",
     ]
@@ -99,6 +100,15 @@ def test_a_bar_may_also_be_an_addition_or_a_rate() -> None:
     assert replace(rate, toolbus=0.0005).met
 
 
+def test_a_bar_may_also_limit_the_time_or_the_memory_itself() -> None:
+    alone = Outcome(name="gateway", raw=0.0001, toolbus=0.0002, bar=None, rounds=10, most=240e-6)
+    held = replace(alone, raw=90e6, toolbus=110e6, most=100 * 2**20, unit="B")
+    assert [row(alone), row(held)] == [
+        "gateway                            0.100 ms     0.200 ms   2.000  240us         ok",
+        "gateway                             90.0 MB     110.0 MB   1.222 100MiB         MISSED",
+    ]
+
+
 def test_gateways_have_a_table_of_their_own() -> None:
     one = Outcome(
         name="gateway, stdio",
@@ -126,7 +136,7 @@ def test_gateways_have_a_table_of_their_own() -> None:
 
 def test_other_clients_have_a_column_each_and_those_left_out_a_reason() -> None:
     assert list(peer_rows([CALLS])) == [
-        "the same calls by other clients, time / raw:",
+        f"the same calls by other clients, time / mcp {SDK}:",
         "                                toolbus  FastMCP client  OpenAI Agents  limit",
         "stdio, 64 in flight               0.250           1.500          2.000  0.050",
         "left out of 'stdio, 64 in flight': pydantic-ai (not installed: No module named 'pydantic_ai')",
@@ -143,7 +153,7 @@ def test_the_report_sets_the_lines_on_uvloop_apart() -> None:
         "on uvloop instead of asyncio's own loop, without bars:",
         row(apart),
         "left out: something",
-        "the same calls by other clients, time / raw:",
+        f"the same calls by other clients, time / mcp {SDK}:",
     ]
 
 

@@ -83,7 +83,7 @@ def module_parts(module: str, known: Mapping[str, str], level: str) -> Iterator[
     for name in names_of(module):
         one = documented(module, name)
         if one is None:
-            yield f"{level} {name}\n\nThe installed version, a text."
+            yield f"{level} `{name}`\n\nThe installed version, a text."
         elif known[one.path] != module:
             elsewhere.append(f"[`{name}`]({place(known[one.path], module)}#{anchor(one.name)})")
         else:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from tests.inside.core import Catalog
 from tests.inside.search import (
@@ -200,15 +201,16 @@ def test_a_config_that_names_an_encoder_of_before_uses_the_one_of_today() -> Non
 
 
 class Service(BaseHTTPRequestHandler):
-    """The embeddings API of OpenAI, with five topics."""
+    """The embeddings API of OpenAI."""
 
+    vector: Callable[[str], list[float]]
     requests: list[tuple[str, str | None, dict[str, Any]]]
     status = 200
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).requests.append((self.path, self.headers["Authorization"], body))
-        rows = [{"index": at, "embedding": Topics.vector(text)} for at, text in enumerate(body["input"])]
+        rows = [{"index": at, "embedding": type(self).vector(text)} for at, text in enumerate(body["input"])]
         answer = json.dumps({"object": "list", "data": rows[::-1], "model": body["model"]}).encode()
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(answer)))
@@ -222,8 +224,11 @@ class Service(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _service(status: int = 200) -> Generator[tuple[str, type[Service]]]:
-    kind = type("Service", (Service,), {"requests": [], "status": status})
+def _service(
+    status: int = 200, vector: Callable[[str], list[float]] = Topics.vector
+) -> Generator[tuple[str, type[Service]]]:
+    values: dict[str, Any] = {"requests": [], "status": status, "vector": staticmethod(vector)}
+    kind = type("Service", (Service,), values)
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -281,6 +286,67 @@ async def test_a_missing_key_and_a_service_that_is_away(monkeypatch: pytest.Monk
     monkeypatch.setenv("EMBEDDINGS_KEY", "key-1")
     async with _bus("http://127.0.0.1:9") as bus:
         assert "cannot be reached" in (await bus.search_ready(60)).reason
+
+
+CONCEPTS = (
+    ("weather", "forecast", "umbrella", "wetter", "regenschirm", "météo", "parapluie", "天気", "傘"),
+    ("train", "railway", "zug", "bahn", "chemin de fer", "列車", "電車"),
+    ("money", "currency", "dollars", "geld", "währung", "monnaie", "argent", "お金", "通貨"),
+)
+"""Words of English, German, French and Japanese that share a vector, as in a multilingual model."""
+
+
+def _meaning(text: str) -> list[float]:
+    text = text.casefold()
+    return [0.01 + sum(text.count(word) for word in concept) for concept in CONCEPTS]
+
+
+def _travel() -> MCPServer:
+    server: MCPServer = MCPServer("travel")
+
+    @server.tool()
+    def get_forecast(city: str) -> str:
+        """The weather of tomorrow."""
+        return f"rain in {city}"
+
+    @server.tool()
+    def find_connection(start: str, end: str) -> str:
+        """Find a train between two cities."""
+        return f"{start} to {end}"
+
+    @server.tool()
+    def convert(amount: float, into: str) -> str:
+        """Change an amount of money into another currency."""
+        return f"{amount} {into}"
+
+    return server
+
+
+QUERIES = {
+    "get_forecast": ("Brauche ich einen Regenschirm?", "ai-je besoin d'un parapluie", "明日の天気は"),
+    "find_connection": ("wann fährt der nächste Zug", "une ligne de chemin de fer", "東京行きの列車"),
+    "convert": ("Geld wechseln", "changer de la monnaie", "通貨を換える"),
+}
+
+
+@pytest.mark.anyio
+async def test_a_multilingual_service_finds_english_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EMBEDDINGS_KEY", raising=False)
+    servers = {"travel": {"server": _travel()}}
+    asked = [(query, tool) for tool, queries in QUERIES.items() for query in queries]
+    async with Toolbus({"servers": servers, "search": {"encoder": "none"}}) as bus:
+        assert [bus.search(query) for query, _ in asked] == [[]] * len(asked), "no word is shared"
+    with _service(vector=_meaning) as (url, service):
+        encoder = {"url": url, "model": "bge-m3", "key": "${EMBEDDINGS_KEY:-none}"}
+        async with Toolbus({"servers": servers, "search": {"encoder": encoder}}) as bus:
+            found = await bus.search_ready(60)
+            assert found.ready, found.reason
+            hits = [await asyncio.to_thread(bus.search, query) for query, _ in asked]
+            first = [(hit[0].name, hit[0].reason) for hit in hits]
+            assert first == [(f"travel_{tool}", "its meaning") for _, tool in asked]
+            assert bus.search("travel_convert")[0].reason == "its name", "names come first"
+    assert {key for _, key, _ in service.requests} == {"Bearer none"}
+    assert {body["encoding_format"] for _, _, body in service.requests} == {"float"}
 
 
 # The setting

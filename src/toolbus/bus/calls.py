@@ -416,7 +416,7 @@ class ViewCalls:
         if the server needs input, the policy asks, or the call became a task and `detached` is set.
         """
         scope, access = self._scope(), self._access
-        is_here = access.loop.is_current and access.installed
+        is_here = access.is_here
         self._has_preferred |= forwarding.is_followed
         # Not by `operation`: every call of a client is here, and passing keywords on costs.
         operation = Operation(

@@ -253,7 +253,8 @@ class View:
         print((await bus.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
         ```
         """
-        loop = self._access.loop
+        if not (is_here := self._access.is_here):
+            self._access.check_running()
         if not (timeout is max_timeout is reconnect_timeout is None and on_input == "ask"):
             check_call(on_input, reconnect_timeout, timeout=timeout, max_timeout=max_timeout)
         # Not by `_operation`: every call is here, and passing keywords on costs.
@@ -283,7 +284,7 @@ class View:
             is_unlisted=is_unlisted,
             during=scope.during,
         )
-        if loop.is_current and self._access.installed:
+        if is_here:
             return await self._path.run(operation)
         return await self._access.run(self._path.run(operation))
 

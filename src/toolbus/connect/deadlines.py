@@ -45,14 +45,17 @@ class Deadline:
 
     def start(self) -> float:
         """Begin; returns the time, by the clock of the loop."""
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "a request is made in a task"
         self._task, self._cancelling = task, task.cancelling()
-        return self._deadlines.add(self)
+        now = loop.time()
+        self._deadlines.add(self, now)
+        return now
 
     def stop(self, error: BaseException | None) -> bool:
         """End; returns whether it is the deadline that interrupted the task, with this error."""
-        self._deadlines.remove(self)
+        self._deadlines.running.discard(self)
         # As in `asyncio.timeout`: if the caller cancelled the task as well, that counts.
         return (
             self.is_expired
@@ -70,7 +73,8 @@ class Deadlines:
     """A deadline for each request."""
 
     def __init__(self) -> None:
-        self._running: set[Deadline] = set()
+        self.running: set[Deadline] = set()
+        """The deadlines of the requests in flight."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_end = inf
         self._pauses = 0
@@ -82,7 +86,7 @@ class Deadlines:
     @property
     def busy(self) -> bool:
         """Whether a request is in flight, or an answer in progress."""
-        return bool(self._running or self._pauses)
+        return bool(self.running or self._pauses)
 
     @property
     def paused_seconds(self) -> float:
@@ -93,25 +97,21 @@ class Deadlines:
         """A limit for a request, to be used in a `with` block."""
         return Deadline(self, seconds)
 
-    def add(self, deadline: Deadline) -> float:
-        """Let a deadline begin; returns the time, by the clock of the loop."""
-        now = _now()
-        self._running.add(deadline)
+    def add(self, deadline: Deadline, now: float) -> None:
+        """Let a deadline begin now, by the clock of the loop."""
+        self.running.add(deadline)
         if self._pauses and not ANSWERING.get():
             deadline.left = deadline.seconds
-        else:
-            self._set_end(deadline, now + deadline.seconds)
-        return now
-
-    def remove(self, deadline: Deadline) -> None:
-        """Forget a deadline; its request has ended."""
-        self._running.discard(deadline)
+            return
+        deadline.end = end = now + deadline.seconds
+        if end < self._timer_end:
+            self._set_timer(end)
 
     def extend(self, deadline: Deadline, seconds: float, latest: float) -> None:
         """Give a request that many seconds from now, until `latest` (loop time) at most."""
         if deadline.left is not None:
             deadline.left = min(seconds, max(0.0, latest - _now()))
-        elif deadline in self._running and not deadline.is_expired and not self._expiring:
+        elif deadline in self.running and not deadline.is_expired and not self._expiring:
             self._set_end(deadline, min(_now() + seconds, latest))
 
     def extending(
@@ -134,7 +134,7 @@ class Deadlines:
         if self._pauses == 0:
             self._paused_at = _now()
         self._pauses += 1
-        for deadline in self._running:
+        for deadline in self.running:
             if deadline.end != inf and not self._expiring:
                 deadline.left, deadline.end = deadline.end - _now(), inf
         token = ANSWERING.set(True)
@@ -145,14 +145,14 @@ class Deadlines:
             self._pauses -= 1
             if self._pauses == 0:
                 self._paused_before += _now() - self._paused_at
-                for deadline in self._running:
+                for deadline in self.running:
                     if deadline.left is not None:
                         self._set_end(deadline, _now() + deadline.left)
 
     def expire(self, seconds: float) -> None:
         """Let every request in flight time out in that many seconds, paused or not."""
         self._expiring = True
-        for deadline in self._running:
+        for deadline in self.running:
             if not deadline.is_expired:
                 self._set_end(deadline, _now() + seconds)
 
@@ -169,10 +169,10 @@ class Deadlines:
     def _check(self) -> None:
         """Interrupt the requests whose time is over; wait for the next one."""
         now, self._timer, self._timer_end = max(_now(), self._timer_end), None, inf
-        for deadline in self._running:
+        for deadline in self.running:
             if deadline.end <= now:
                 deadline.expire()
-        if (end := min((deadline.end for deadline in self._running), default=inf)) != inf:
+        if (end := min((deadline.end for deadline in self.running), default=inf)) != inf:
             self._set_timer(end)
 
 

@@ -230,8 +230,8 @@ class Link:
         loop = asyncio.get_running_loop()
         deadline, remaining, repeats = loop.time() + timeout, timeout, 0
         while True:
-            session = self._live_session
-            if session is None:
+            session = self._session
+            if session is None or session.gone.is_set():  # not `_live_session`: every call is here
                 try:
                     session = await self._wait_for_session(remaining, reconnect_timeout)
                 except ServerDown as down:

@@ -259,7 +259,9 @@ class RequestDeadline(Deadline):
     __slots__ = ("_diagnostics", "_session", "_stderr_before", "_token", "_what", "delivery")
 
     def __init__(self, session: ServerSession, diagnostics: Diagnostics, what: str, timeout: float) -> None:
-        super().__init__(session.deadlines, timeout)
+        # Not by `super`: every call is here.
+        self._deadlines, self.seconds = session.deadlines, timeout
+        self.end, self.left, self.is_expired = inf, None, False
         self._session = session
         self._diagnostics = diagnostics
         self._what = what
@@ -275,6 +277,9 @@ class RequestDeadline(Deadline):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         DELIVERY.reset(self._token)
+        if error is None and not self.is_expired:
+            self._deadlines.running.discard(self)
+            return
         if self.stop(error):
             error = TimeoutError()
         if error is None or not isinstance(error, Exception) or isinstance(error, ToolbusError):

@@ -4,7 +4,7 @@
 //   {"tab": 1, "do": "click", "with": ["text=Restart"]}            any method of playwright's Page
 //   {"tab": 1, "do": "keyboard.press", "with": ["Tab"]}            or of its keyboard
 //   {"tab": 1, "do": "frame.evaluate", "with": ["/view", "1 + 1"]}    any method of the frame whose URL ends so
-//   {"tab": 1, "do": "cookies" | "problems" | "pages" | "close"}
+//   {"tab": 1, "do": "cookies" | "problems" | "requests" | "pages" | "close"}
 //
 // Problems are what no page of ours may cause: an error or a warning on the console, which is also how
 // Chromium reports what the content security policy forbids, an exception, a dialog.
@@ -19,6 +19,8 @@ async function open(number, options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
   const problems = [];
+  const requests = [];
+  page.on('request', (sent) => requests.push(sent.url()));
   page.setDefaultTimeout(MILLISECONDS);
   page.on('console', (said) => {
     if (['error', 'warning'].includes(said.type())) problems.push(`${said.text()} (${page.url()})`);
@@ -28,13 +30,14 @@ async function open(number, options) {
     problems.push(`dialog: ${dialog.message()}`);
     await dialog.dismiss();
   });
-  tabs.set(number, { context, page, problems });
+  tabs.set(number, { context, page, problems, requests });
 }
 
 async function act({ tab: number, do: action, with: given }) {
   if (action === 'open') return open(number, ...given);
-  const { context, page, problems } = tabs.get(number);
+  const { context, page, problems, requests } = tabs.get(number);
   if (action === 'problems') return problems.splice(0);
+  if (action === 'requests') return requests.splice(0);
   if (action === 'cookies') return context.cookies();
   if (action === 'close') return context.close();
   if (action === 'pages') return context.pages().map((one) => one.url());

@@ -83,6 +83,11 @@ class Borrower(Tenant):
         return self.engine.running
 
     @property
+    def is_here(self) -> bool:
+        """Whether requests can be made at once, and the caller runs on the loop of the bus."""
+        return self.loop.is_current and self.installed
+
+    @property
     def loop(self) -> OwnerLoop:
         """The loop of the bus; `BusClosed` if the bus is not running."""
         return self.engine.loop

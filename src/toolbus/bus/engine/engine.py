@@ -94,6 +94,11 @@ class BusLoop(Protocol):
         ...
 
     @property
+    def is_here(self) -> bool:
+        """Whether requests can be made at once, and the caller runs on the loop of the bus."""
+        ...
+
+    @property
     def loop(self) -> OwnerLoop:
         """The loop of the bus; `BusClosed` if calls cannot be made."""
         ...
@@ -391,6 +396,11 @@ class Engine:
     def running(self) -> bool:
         """Whether calls can be made."""
         return self._loop is not None and not self.closed and self._loop.is_running
+
+    @property
+    def is_here(self) -> bool:
+        """Whether requests can be made at once, and the caller runs on the loop of the bus."""
+        return self.installed and self._loop is not None and not self.closed and self._loop.is_current
 
     @property
     def loop(self) -> OwnerLoop:

@@ -169,8 +169,10 @@ class ArgumentStation:
             return self._check_both_schemas(operation) if spec.input_schema else None
         if spec.origin.server not in self._repairing:
             return CheckedArguments(arguments=spec.to_server(arguments)) if spec.maps else None
-        if not is_mapped and self._check_of(spec.input_schema, operation).accepts(arguments):
-            return None
+        if not is_mapped:
+            check = self._checks.get(id(spec.input_schema)) or self._check_of(spec.input_schema, operation)
+            if check.accepts(arguments):
+                return None
         checked = self._check_both_schemas(operation)
         if checked.problem is None:
             return checked
@@ -217,7 +219,8 @@ def _warn_unchecked(operation: Operation, reason: str) -> None:
 def accepted(operation: Operation) -> Operation:
     """The operation with the arguments that hooks see; `ArgumentsError` if they cannot be any."""
     spec, arguments = operation.spec, operation.arguments
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+    # First the type of nearly all of them: asking an abstract class takes longer than all the rest.
+    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
         kind = type(arguments).__name__
         raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
     for key in arguments:

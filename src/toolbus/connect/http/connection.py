@@ -147,7 +147,8 @@ class ClientConnection(asyncio.Protocol):
             self._fail(reason)
             self.abort()
         else:
-            self._check_overhead(len(data))
+            if self._response is not None:  # pyright: ignore[reportUnnecessaryComparison]  # the parser may have ended it
+                self._check_overhead(len(data))
             if self._is_head:
                 self._end_head()
 
@@ -189,10 +190,11 @@ class ClientConnection(asyncio.Protocol):
             response.cookies.clear()
             return
         response.begin(status)
-        if encoding := response.headers.get("content-encoding", "").strip().lower():
+        if encoding := response.headers.get("content-encoding"):
+            encoding = encoding.strip().lower()
             if encoding in ENCODINGS:
                 self._inflater = Inflater()
-            elif encoding != "identity":
+            elif encoding not in ("", "identity"):
                 raise HttpFailure(f"the response has the content encoding {encoding!r}", sent=True)
         if response.is_stream:
             self._resolve(response)
@@ -217,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         response = cast(Response, self._response)
         if response.status:
-            if not self._is_inflated:
+            if self._inflater is not None and not self._is_inflated:
                 raise HttpFailure("the response cannot be decompressed: it is cut short", sent=True)
             self._complete(response)
 
@@ -235,7 +237,8 @@ class ClientConnection(asyncio.Protocol):
         if self._draining is not None:
             self._draining.cancel()
             self._draining = None
-        self.resume_reading()
+        if self._paused:
+            self.resume_reading()
         if self._parser.should_keep_alive():
             self._on_idle(self)
         elif self._transport is not None:

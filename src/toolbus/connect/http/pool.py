@@ -136,6 +136,18 @@ def request_bytes(
     method: str, url: Url, headers: Mapping[str, str], content: bytes | None, proxy: Proxy | None = None
 ) -> bytes:
     """A request as it is sent, to the proxy if it is to forward it; ValueError if it has a line break."""
+    return with_body(request_head(method, url, headers, proxy), content)
+
+
+def with_body(head: bytes, content: bytes | None) -> bytes:
+    """A request with this head, and the content if there is any."""
+    if content is None:
+        return head + b"\r\n"
+    return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(content), content)
+
+
+def request_head(method: str, url: Url, headers: Mapping[str, str], proxy: Proxy | None = None) -> bytes:
+    """The head of a request, except for the length of its content; ValueError if it has a line break."""
     what = url.target if proxy is None else url.text
     sent = {"host": url.authority, "user-agent": "toolbus"}
     if proxy is not None and proxy.authorization is not None:
@@ -143,16 +155,15 @@ def request_bytes(
     # By name, so that none is sent twice: a server and a proxy could each read another one.
     for name, value in headers.items():
         sent[name.lower()] = value
-    if content is not None:
-        sent["content-length"] = str(len(content))
+    sent.pop("content-length", None)
     lines = [f"{name}: {value}" for name, value in sent.items()]
-    head = "\r\n".join((f"{method} {what} HTTP/1.1", *lines, "", ""))
-    if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
+    head = "\r\n".join((f"{method} {what} HTTP/1.1", *lines, ""))
+    if head.count("\n") != len(lines) + 1 or head.count("\r") != len(lines) + 1 or "\0" in head:
         raise ValueError("a header contains a line break")
     try:
-        return head.encode("latin-1") + (content or b"")
+        return head.encode("latin-1")
     except UnicodeEncodeError:
-        return head.encode(errors="replace") + (content or b"")
+        return head.encode(errors="replace")
 
 
 Addresses = Callable[[], Awaitable[Sequence[str]]]
@@ -195,13 +206,17 @@ class Pool:
 
     async def connection(self) -> ClientConnection:
         """An idle connection, or a new one; `HttpFailure` if there is none."""
+        return self.idle_connection() or await self._connect()
+
+    def idle_connection(self) -> ClientConnection | None:
+        """An idle connection; None if there is none, and `connection` would open one."""
         while self._idle:
             connection = self._idle.pop()
             # The timer may be late if the event loop was busy.
             if connection.usable and self._loop.time() - connection.idle_since < KEEP_ALIVE:
                 return connection
             connection.abort()
-        return await self._connect()
+        return None
 
     async def close(self) -> None:
         if self._expiry is not None:

@@ -204,7 +204,8 @@ class Response:
 
     def end(self, failure: HttpFailure | None = None) -> None:
         self.ended, self._failure = True, failure
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -22,7 +22,7 @@ from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
-from toolbus.connect.transports.wire.pending import NotSendable
+from toolbus.connect.transports.wire.pending import NotSendable, ToolHeaders
 from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.operation import CallInFlight
 from toolbus.core.values.records import JSON
@@ -87,7 +87,10 @@ class CallSender:
         peer = self._dispatcher
         if isinstance(peer, JsonRpcPeer) and self._stamps is not None and not in_flight.suspends:
             stamp = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
-            encoded = _encoded(params)
+            try:
+                encoded = to_json(params)
+            except (ValueError, TypeError) as error:
+                raise NotSendable(str(error)) from error
             return peer.send_encoded("tools/call", encoded, stamp.encoded, stamp.headers, on_progress)
         options: CallOptions = {}
         self._stamp({"method": "tools/call", "params": params}, options)
@@ -122,7 +125,7 @@ class CallSender:
         options: CallOptions = {}
         self._sdk_stamp({"method": "tools/call", "params": params}, options)
         meta: dict[str, Any] = params.get("_meta", {})
-        stamps[tool] = _Stamp(meta, to_json(meta), options.get("headers", {}))
+        stamps[tool] = _Stamp(meta, to_json(meta), ToolHeaders(options.get("headers", {})))
         return stamps[tool]
 
     def _install(self, client: Client) -> None:
@@ -192,7 +195,7 @@ class _Stamp(NamedTuple):
     """Its part of `_meta`."""
     encoded: bytes
     """The same as JSON."""
-    headers: dict[str, str]
+    headers: ToolHeaders
 
 
 def _declare_client(meta: dict[str, Any], forwarding: Forwarding) -> None:

@@ -110,10 +110,11 @@ def tool_result(result: types.CallToolResult, raw: JSONObject | None = None) -> 
     )
 
 
-def plain_result(raw: dict[str, JSON]) -> ToolResult | None:
+def plain_result(raw: dict[str, JSON], *, with_raw: bool = False) -> ToolResult | None:
     """The result of a tool as the server sent it, if it has only texts and they are valid; else None.
 
     As `tool_result`, without the SDK's models. None means that these decide, not that it is invalid.
+    `with_raw` keeps the response, for a client that is sent what the server sent.
     """
     content, is_error, meta = raw.get("content"), raw.get("isError", False), raw.get("_meta")
     if type(content) is not list or type(is_error) is not bool or raw.get("resultType", _DONE) != _DONE:
@@ -126,14 +127,16 @@ def plain_result(raw: dict[str, JSON]) -> ToolResult | None:
         if item.__class__ is not dict or item.get("type") != "text" or len(item) != 2:
             return None
         text = item.get("text")
-        if not isinstance(text, str) or not is_unicode(text):
+        if not isinstance(text, str) or not (text.isascii() or is_unicode(text)):
             return None
         blocks.append(Text(text=text))
+    parts, structured = tuple(blocks), raw.get("structuredContent")
     return ToolResult(
-        content=tuple(blocks),
-        structured=raw.get("structuredContent"),
+        content=parts,
+        structured=structured,
         is_error=is_error,
         meta=cast("JSONObject", meta) or {},
+        _received=RawResult(raw, parts, structured) if with_raw else None,
     )
 
 
@@ -142,8 +145,6 @@ _DONE = "complete"
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be encoded: it has no lone surrogates, which JSON can escape."""
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:

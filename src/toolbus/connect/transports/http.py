@@ -9,7 +9,7 @@ import logging
 import ssl
 import time
 import urllib.request
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.message import Message
@@ -20,14 +20,14 @@ from toolbus.config.secrets.redact import Redactor, names_credential
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.connect.auth.credentials import HttpRefusal
 from toolbus.connect.auth.failure import shown
-from toolbus.connect.http.pool import Addresses, Pool, Proxy, environment_proxy, request_bytes
+from toolbus.connect.http.pool import Addresses, Pool, Proxy, environment_proxy, request_head, with_body
 from toolbus.connect.http.response import ACCEPT_ENCODING, HttpFailure, Response
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, is_loopback_host, parse_url
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import HttpActivity
 from toolbus.connect.transports.wire.messages import UnreadableMessage, parsed
-from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, WireError
+from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, ToolHeaders, WireError
 from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR, ConnectFailed
 
@@ -41,6 +41,8 @@ CHECK_INTERVAL_TLS = 30.0
 AUTH_STATUSES = (401, 403)
 MAX_REFUSALS = 4
 """The maximum number of retries of one request with other credentials."""
+MAX_HEADS = 32
+"""The heads of calls that a client keeps."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _KEEP_METHOD = (307, 308)
 _REASONS = ("error_description", "detail", "message", "error", "title")
@@ -65,19 +67,32 @@ class HttpClient:
         # A tunnel carries the request as if there were no proxy.
         self._proxy = None if url.is_tls else proxy
         self._cookies = Cookies()
+        self._heads: dict[Hashable, bytes] = {}
+        """The heads of the calls of tools, by everything that they are made of."""
         self._added: Mapping[str, str] = {}
         """The credentials of the last request."""
         self.activity = http_activity(url, proxy)
         self.target = self._target(url)
 
-    def request(
+    @asynccontextmanager
+    async def request(
         self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None = None
-    ) -> "HttpExchange":
-        """A context manager that sends a request; closes the connection if the response is not read fully.
+    ) -> AsyncGenerator[Response]:
+        """Send a request, and end the use of its response after the block."""
+        response = await self.send(method, target, headers, content)
+        try:
+            yield response
+        finally:
+            self.finish(response)
 
-        Raises `WireError`, whose `sent` says whether the request may have reached the server.
-        """
-        return HttpExchange(self, method, target, headers, content)
+    def finish(self, response: Response) -> None:
+        """End the use of a response; closes the connection if it was not read fully."""
+        response.close()
+        self._finish()
+
+    def _finish(self) -> None:
+        self.activity.open_requests -= 1
+        self.activity.last_used = time.monotonic()
 
     def describe(self, connection: ConnectionFacts) -> None:
         """Note in the facts of a connection where the server is."""
@@ -97,22 +112,31 @@ class HttpClient:
     async def send(
         self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None
     ) -> Response:
-        """Send a request and follow redirects that stay on the server's origin and keep the method."""
+        """Send a request and follow redirects that stay on the server's origin and keep the method.
+
+        `finish` has to be called with the response. Raises `WireError`, whose `sent` says whether the request
+        may have reached the server.
+        """
+        self.activity.open_requests += 1
         delivery = DELIVERY.get() if content is not None else None
         # A call of several round trips has arrived once one of its requests has.
         if delivery is not None and delivery.unsent is None:
             delivery.unsent = True
         try:
             response = await self._send_authorized(method, target, headers, content, delivery)
-            for _ in range(MAX_REDIRECTS):
+            followed = 0
+            while 300 <= response.status < 400 and followed < MAX_REDIRECTS:
                 onward = self._redirect(method, target, response)
                 if onward is None:
                     break
                 response.close()
-                target = onward
+                target, followed = onward, followed + 1
                 response = await self._send_authorized(method, target, headers, content, delivery)
             return response
-        except HttpFailure as failure:
+        except BaseException as failure:
+            self._finish()
+            if not isinstance(failure, HttpFailure):
+                raise
             if not failure.sent:
                 raise WireError(f"cannot connect: {failure}", sent=False) from failure
             # The session may go on over its other connections.
@@ -135,7 +159,19 @@ class HttpClient:
             if added is not self._added:
                 self._learn(added)
             sent = {"accept-encoding": ACCEPT_ENCODING, **headers, **added}
-            response = await self._send_once(method, target, sent, content, delivery)
+            data = self._encoded(method, target, sent, content, isinstance(headers, ToolHeaders))
+            connection = self._pool.idle_connection() or await self._pool.connection()
+            if delivery is not None:
+                delivery.unsent = False
+            try:
+                response = await connection.request(data)
+            except BaseException:
+                connection.abort()
+                raise
+            if response.cookies:
+                self._cookies.keep(target.url, response.cookies)
+            if logger.isEnabledFor(logging.DEBUG):
+                logger.debug("%s %s: HTTP %d", method, target.public, response.status)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
                 return response
             refusal = HttpRefusal(
@@ -153,33 +189,24 @@ class HttpClient:
             if names_credential(name):
                 self.redacted.learn(value)
 
-    async def _send_once(
-        self,
-        method: str,
-        target: ServerUrl,
-        headers: dict[str, str],
-        content: bytes | None,
-        delivery: Delivery | None,
-    ) -> Response:
+    def _encoded(
+        self, method: str, target: ServerUrl, headers: dict[str, str], content: bytes | None, is_kept: bool
+    ) -> bytes:
+        """The request as it is sent; with `is_kept`, its head is kept for the next such request."""
         if (cookie := self._cookies.header(target.url)) is not None:
             headers["cookie"] = f"{headers['cookie']}; {cookie}" if "cookie" in headers else cookie
-        try:
-            data = request_bytes(method, target.url, headers, content, self._proxy)
-        except ValueError as error:
-            raise HttpFailure(str(error), sent=False) from error
-        connection = await self._pool.connection()
-        if delivery is not None:
-            delivery.unsent = False
-        try:
-            response = await connection.request(data)
-        except BaseException:
-            connection.abort()
-            raise
-        if response.cookies:
-            self._cookies.keep(target.url, response.cookies)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s %s: HTTP %d", method, target.public, response.status)
-        return response
+        key = (method, target.url.text, *headers.items()) if is_kept else None
+        head = None if key is None else self._heads.get(key)
+        if head is None:
+            try:
+                head = request_head(method, target.url, headers, self._proxy)
+            except ValueError as error:
+                raise HttpFailure(str(error), sent=False) from error
+            if key is not None:
+                if len(self._heads) >= MAX_HEADS:
+                    self._heads.clear()  # a trace, or a proof of a key, makes each of them another
+                self._heads[key] = head
+        return with_body(head, content)
 
     def _redirect(self, method: str, target: ServerUrl, response: Response) -> ServerUrl | None:
         """The target of a redirect that is followed."""
@@ -196,40 +223,6 @@ class HttpClient:
     def _target(self, url: Url) -> ServerUrl:
         # Without the query: it may contain secrets that nobody marked as such.
         return ServerUrl(url, self.redacted(url.without_query))
-
-
-class HttpExchange:
-    """A request and its response; a class, because a generator would slow down every call."""
-
-    __slots__ = ("_arguments", "_client", "_response")
-
-    def __init__(
-        self,
-        client: HttpClient,
-        method: str,
-        target: ServerUrl,
-        headers: Mapping[str, str],
-        content: bytes | None,
-    ) -> None:
-        self._client = client
-        self._arguments = method, target, headers, content
-
-    async def __aenter__(self) -> Response:
-        self._client.activity.open_requests += 1
-        try:
-            self._response = await self._client.send(*self._arguments)
-        except BaseException:
-            self._finish()
-            raise
-        return self._response
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._response.close()
-        self._finish()
-
-    def _finish(self) -> None:
-        self._client.activity.open_requests -= 1
-        self._client.activity.last_used = time.monotonic()
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """A server as a child process, connected by its pipes: a JSON-RPC message in each line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from toolbus.connect.opening.attempt import Attempt
@@ -75,11 +75,15 @@ class _Lines:
     def _read(self, data: bytes) -> None:
         if self._is_ignored:
             return
-        first, *lines = data.split(b"\n")
-        self._add(first)
+        *lines, last = data.split(b"\n")
         for line in lines:
-            self._end_line()
-            self._add(line)
+            if self._partial_size or len(line) > self._limit:
+                self._add(line)
+                self._end_line()
+            elif line and not line.isspace():
+                self.peer.feed(line)
+        if last:
+            self._add(last)
 
     def _add(self, part: bytes) -> None:
         """Add a part to the current line; of a line that is too long, only its beginning and end are kept."""
@@ -122,14 +126,22 @@ class _Lines:
             )
             self._warn(f"skipped {lines} on its standard output that {are}; first: {self._first_skipped!r}")
 
-    async def _write(
+    # A plain function: a coroutine less on the way of every call.
+    def _write(
         self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
-    ) -> None:
-        if not self._writable.is_set():
-            await self._writable.wait()  # instead of queueing more than the server reads
-            if self._process.lost is not None:
-                self._fail(self._process.lost, response)
-                return
+    ) -> Awaitable[None] | None:
+        return (
+            self._write_now(data, response) if self._writable.is_set() else self._write_later(data, response)
+        )
+
+    async def _write_later(self, data: bytes, response: ResponseFuture | None) -> None:
+        await self._writable.wait()  # instead of queueing more than the server reads
+        if self._process.lost is not None:
+            self._fail(self._process.lost, response)
+        else:
+            self._write_now(data, response)
+
+    def _write_now(self, data: bytes, response: ResponseFuture | None) -> None:
         if response is None:
             self._watch.start()
         if self._flush_scheduled:

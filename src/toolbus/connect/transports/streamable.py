@@ -30,7 +30,7 @@ from toolbus.connect.transports.http import (
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.messages import add_trace, likely_id
-from toolbus.connect.transports.wire.pending import WireError
+from toolbus.connect.transports.wire.pending import ToolHeaders, WireError
 
 logger = logging.getLogger("toolbus")
 
@@ -105,16 +105,27 @@ class _StreamablePeer(JsonRpcPeer):
     ) -> None:
         sent = {**ACCEPT, **self._session, **(headers or {})}
         add_trace(sent, with_baggage=self._config.baggage)
-        async with self._client.request("POST", self._target, sent, data) as reply:
+        kept = ToolHeaders(sent) if isinstance(headers, ToolHeaders) else sent
+        reply = await self._client.send("POST", self._target, kept, data)
+        try:
             if reply.status >= 300:
                 if response is not None:
                     raise self._refusal(reply, sent, likely_id(data))
                 return
             if session := reply.headers.get(SESSION):
                 self._session[SESSION] = self.connection.session = session
-            if response is not None:
-                await self._receive(reply, response)
+            if response is None:
+                return
+            if reply.is_stream:
+                await self._follow(reply, response)
+            elif reply.media_type == "application/json":
+                self.feed(reply.body)
+            if not response.done():
+                raise WireError(invalid_response(reply), sent=True, lost=False)
+            if sent.get(VERSION) != self._session.get(VERSION):
                 self._remember_version(sent, response)
+        finally:
+            self._client.finish(reply)
 
     def _remember_version(self, sent: Mapping[str, str], response: ResponseFuture) -> None:
         """Keep the protocol version for requests that the SDK does not stamp with it.
@@ -126,16 +137,12 @@ class _StreamablePeer(JsonRpcPeer):
             self.notifies_cancel = version not in MODERN_PROTOCOL_VERSIONS
             self._session[VERSION] = version
 
-    async def _receive(self, reply: Response, response: ResponseFuture) -> None:
-        if reply.is_stream:
-            position = _StreamPosition()
-            await self._read_until(response, reply, position)
-            if self.notifies_cancel:
-                await self._resume(position, response)
-        elif reply.media_type == "application/json":
-            self.feed(reply.body)
-        if not response.done():
-            raise WireError(invalid_response(reply), sent=True, lost=False)
+    async def _follow(self, reply: Response, response: ResponseFuture) -> None:
+        """Read the response from a stream, or from those that resume it."""
+        position = _StreamPosition()
+        await self._read_until(response, reply, position)
+        if self.notifies_cancel:
+            await self._resume(position, response)
 
     async def _read_until(
         self, response: ResponseFuture, stream: Response, position: "_StreamPosition"

@@ -166,6 +166,7 @@ class Interactions:
     def elicit(question: Elicitation) -> Answer:
         return question.accept({"day": "2026-12-24", "place": "terrace"})
 
+
     config = {"servers": {"desk": {"command": "python", "args": ["desk.py"]}}}
     async with Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
         result = await bus.call("desk_book", {"guest": "Ann"})

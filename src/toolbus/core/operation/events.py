@@ -320,6 +320,8 @@ class Hub:
         self._callbacks: list[Emit] = []
         self._for_calls = 0
         """The number of callbacks that also receive the events of calls."""
+        self._has_listened = False
+        """Whether there has been a listener: until then, nobody has to ask how many are left."""
         self._ended = False
 
     @property
@@ -330,7 +332,7 @@ class Hub:
     @property
     def follows_calls(self) -> bool:
         """Whether somebody receives the events of calls; otherwise the call path emits none."""
-        return bool(self._for_calls or self._listeners)
+        return self._for_calls > 0 or (self._has_listened and bool(self._listeners))
 
     def on(self, callback: Emit, only: Filter | None = None, *, calls: bool = True) -> Callable[[], None]:
         """Call `callback` with events, all or filtered ones; returns a function that unsubscribes.
@@ -357,6 +359,7 @@ class Hub:
         if self._ended:
             listener.end()
         self._listeners.add(listener)
+        self._has_listened = True
         return listener
 
     def emit(self, event: Event) -> None:

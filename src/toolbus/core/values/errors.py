@@ -8,7 +8,7 @@ Messages are one line, built from facts that are also available as attributes.
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from toolbus.core.text.display import in_seconds, login_line, shortened
 from toolbus.core.text.stderr import last_line, quoted
@@ -71,6 +71,10 @@ class ToolbusError(Exception):
     def __init__(self, message: object = "", public: str | None = None) -> None:
         super().__init__(headed(str(message), _MOST_CHARACTERS))
         self._public = public
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses are made of facts, and pickle would give them the message.
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
     @property
     def public(self) -> str:
@@ -588,12 +592,8 @@ class ConnectionLost(ServerError):
         """`output` is the end of what the server printed."""
         self.what, self.sent = what, sent
         self.reason = f"{reason}; on stderr: {output}" if output else reason
-        effect = ""
-        if what is not None:
-            effect = (
-                f" during {what}; it may have taken effect: check before you retry"
-                if sent
-                else f" before {what} was sent; nothing was done"
-            )
+        effect = "" if what is None else f" before {what} was sent; nothing was done"
+        if what is not None and sent:
+            effect = f" during {what}; it may have taken effect: check before you retry"
         lost = "the connection was lost"
         super().__init__(server, f"{lost} ({self.reason}){effect}", f"{lost} ({reason}){effect}")

@@ -82,7 +82,7 @@ class ServerMessages:
         self,
         peer: Notifier,
         kind: str,
-        send: Callable[[bytes], Awaitable[None]],
+        send: Callable[[bytes], Awaitable[None] | None],
         *,
         redacted: Callable[[str], str],
         most_requests: int,
@@ -99,8 +99,8 @@ class ServerMessages:
         self._tasks: set[asyncio.Task[None]] = set()
         self.reports: dict[asyncio.Task[None], ResponseFuture | None] = {}
         """The notifications that are being handled, and the response that follows each, if that is known."""
-        self._notified = MessageContext(peer, self._context, None)
-        """The context of every notification: making one takes longer than the rest."""
+        self._notified: MessageContext | None = None
+        """The context of every notification, from the first on: making one takes longer than the rest."""
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -124,7 +124,8 @@ class ServerMessages:
                 inbound[1].cancel_requested.set()
                 inbound[0].cancel()
         if not run_notify_intercept(self._intercept, method, params):
-            self.report(lambda handle=self._on_notify: handle(self._notified, method, params), before)
+            context = self._notified = self._notified or MessageContext(self._peer, self._context, None)
+            self.report(lambda handle=self._on_notify: handle(context, method, params), before)
 
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         key, on_request = coerce_request_id(request_id), self._on_request
@@ -196,7 +197,7 @@ class ServerMessages:
     async def _answer_pings(self) -> None:
         try:
             while self._pings:
-                await self._send(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
+                await self._write(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
                 del self._pings[0]
         finally:
             self._pings.clear()
@@ -215,7 +216,11 @@ class ServerMessages:
         except Exception:  # a callback failed: respond all the same, or the server would wait
             logger.exception("the handler of %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
-        await self._send(_encoded(reply))
+        await self._write(_encoded(reply))
+
+    async def _write(self, message: bytes) -> None:
+        if (written := self._send(message)) is not None:
+            await written
 
 
 def _encoded(reply: Message) -> bytes:

@@ -48,11 +48,14 @@ logger = logging.getLogger("toolbus")
 
 
 class Send(Protocol):
-    """Writes one message; a request waits for `response`, and HTTP also sends the SDK's `headers`."""
+    """Writes one message; a request waits for `response`, and HTTP also sends the SDK's `headers`.
 
-    async def __call__(
+    Returns None if it is written already, so that this needs no coroutine.
+    """
+
+    def __call__(
         self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
-    ) -> None: ...
+    ) -> Awaitable[None] | None: ...
 
 
 MAX_BATCH = 1_000
@@ -131,11 +134,14 @@ class JsonRpcPeer:
         on_progress, cancellable = opts.get("on_progress"), opts.get("cancel_on_abandon", True)
         try:
             meta = to_json(body.pop("_meta", None) or {})
-            data = self._encoded(request_id, method, to_json(body), meta, on_progress)
+            data = encoded_request(
+                *(request_id, method, to_json(body), meta, on_progress is not None),
+                *(self._config.baggage, self.connection),
+            )
         except (ValueError, TypeError) as error:
             raise NotSendable(str(error)) from error
         wait = self._exchange(
-            request_id,
+            coerce_request_id(request_id),
             data,
             opts.get("headers"),
             on_progress,
@@ -161,21 +167,10 @@ class JsonRpcPeer:
     ) -> Awaitable[Message]:
         """As `send_raw_request`, with params and their `_meta` that are encoded as JSON objects already."""
         request_id = next(self._ids)
-        data = self._encoded(request_id, method, params, meta, on_progress)
-        return self._exchange(request_id, data, headers, on_progress)
-
-    def _encoded(
-        self, request_id: RequestId, method: str, params: bytes, meta: bytes, on_progress: ProgressFnT | None
-    ) -> bytes:
-        return encoded_request(
-            request_id,
-            method,
-            params,
-            meta,
-            with_progress=on_progress is not None,
-            with_baggage=self._config.baggage,
-            connection=self.connection,
+        data = encoded_request(
+            request_id, method, params, meta, on_progress is not None, self._config.baggage, self.connection
         )
+        return self._exchange(request_id, data, headers, on_progress)
 
     async def _exchange(
         self,
@@ -191,22 +186,22 @@ class JsonRpcPeer:
         if self._closed.is_set():
             raise WireError(self._reason, sent=False)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
-        key = coerce_request_id(request_id)
-        self._pending[key] = PendingRequest(response, on_progress, is_list)
+        self._pending[request_id] = PendingRequest(response, on_progress, is_list)
         try:
-            await self._send(data, headers, response)
+            if (written := self._send(data, headers, response)) is not None:
+                await written
             return await response
-        except asyncio.CancelledError:
-            if cancellable:
+        except BaseException as error:
+            if cancellable and isinstance(error, asyncio.CancelledError):
                 await self._notify_cancelled(request_id)
-            raise
-        finally:
-            del self._pending[key]
-            if self._incoming.reports and response.done():
-                await self._incoming.reported(response)
             # If `close` failed it during `send`, nothing else retrieves its exception.
             if response.done() and not response.cancelled():
                 response.exception()
+            raise
+        finally:
+            del self._pending[request_id]
+            if self._incoming.reports and response.done():
+                await self._incoming.reported(response)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -217,7 +212,8 @@ class JsonRpcPeer:
         message: Message = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        await self._send(to_json(message), opts.get("headers") if opts else None)
+        if (written := self._send(to_json(message), opts.get("headers") if opts else None)) is not None:
+            await written
 
     # For the transport
 
@@ -310,9 +306,13 @@ class JsonRpcPeer:
 
     def _dispatch(self, message: Message, data: bytes) -> None:
         method, given = message.get("method"), message.get("id")
-        if method is None and type(given) is int and "result" in message:
-            self._handle_response(given, message)  # without the checks: every call is here
-            return
+        if method is None and type(given) is int and (pending := self._pending.get(given)) is not None:
+            # Without the other checks: every call is here.
+            result = message.get("result")
+            if result.__class__ is dict and message.get("error") is None:
+                if not pending.response.done():
+                    pending.response.set_result(cast(Message, result))
+                return
         request_id = as_request_id(given)
         if isinstance(method, str):
             params = message.get("params")

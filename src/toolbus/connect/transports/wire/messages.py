@@ -38,7 +38,6 @@ def encoded_request(
     method: str,
     params: bytes,
     meta: bytes,
-    *,
     with_progress: bool,
     with_baggage: bool = False,
     connection: ConnectionFacts | None = None,
@@ -89,8 +88,20 @@ def parsed(data: bytes, limits: ServerLimits, key: str = "limits.values") -> Any
 
     `key` is the setting that limits the number of values.
     """
-    _check_values(data, limits.values, key)
-    return _parsed(data, limits.depth)
+    # One function, not one for each step: every message is here.
+    if len(data) > limits.values:
+        _check_values(data, limits.values, key)
+    deepest = limits.depth
+    try:
+        message = from_json(data)
+    except ValueError:
+        message = _parsed_leniently(data, deepest)
+    else:
+        if deepest >= _DEEPEST_FAST:
+            return message
+    if is_deeper(message, deepest):
+        raise TooDeep(deepest)
+    return message
 
 
 def parsed_strictly(data: bytes, most: int) -> Any:
@@ -109,19 +120,6 @@ def _check_values(data: bytes, most: int, key: str) -> None:
     # messages cannot have that many.
     if len(data) > most and value_count(data, most) > most:
         raise UnreadableMessage(f"has more than {most:,} values ({key})")
-
-
-def _parsed(data: bytes, deepest: int) -> Any:
-    try:
-        message = from_json(data)
-    except ValueError:
-        message = _parsed_leniently(data, deepest)
-    else:
-        if deepest >= _DEEPEST_FAST:
-            return message
-    if is_deeper(message, deepest):
-        raise TooDeep(deepest)
-    return message
 
 
 def _parsed_leniently(data: bytes, deepest: int) -> Any:

@@ -53,6 +53,10 @@ class Delivery:
         return self.unsent is not True
 
 
+class ToolHeaders(dict[str, str]):
+    """The headers of every call of one tool: the head of its requests is worth keeping."""
+
+
 DELIVERY: ContextVar[Delivery | None] = ContextVar("toolbus_delivery", default=None)
 """The delivery of the request that this task sends."""
 

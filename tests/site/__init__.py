@@ -1,0 +1,1 @@
+"""The site of the documentation, which `make site` builds with Zensical."""
