@@ -25,10 +25,7 @@ def background_call() -> Opening:
         with TemporaryDirectory(prefix="bench-") as made:
             config = Path(made) / "toolbus.json"
             config.write_text(json.dumps({"servers": {"bench": STDIO}}))
-            env = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
-            # As an installed package: compiled once.
-            env.pop("PYTHONDONTWRITEBYTECODE", None)
-            env |= {"PYTHONPYCACHEPREFIX": str(Path(made, "compiled")), "XDG_STATE_HOME": made}
+            env = compiled_once(made)
             named = ["--config", str(config)]
             await seconds(["up", *named], env)
             try:
@@ -40,6 +37,13 @@ def background_call() -> Opening:
                 await seconds(["down", *named], env)
 
     return open_both
+
+
+def compiled_once(folder: str) -> dict[str, str]:
+    """An environment with its state in a folder, and with compiled modules, as of an installed package."""
+    env = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env | {"PYTHONPYCACHEPREFIX": str(Path(folder, "compiled")), "XDG_STATE_HOME": folder}
 
 
 async def seconds(words: list[str], env: Mapping[str, str]) -> float:

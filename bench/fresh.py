@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, TypeAlias
@@ -16,9 +17,9 @@ FIRST_LISTING = str(Path(__file__).with_name("first_listing.py"))
 DISCOVER = b'{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}\n'
 
 
-async def imported(module: str) -> float:
+async def imported(module: str, env: Mapping[str, str] | None = None) -> float:
     """Seconds of a whole interpreter that imports a module and ends."""
-    return await _run("-c", f"import {module}")
+    return await _run("-c", f"import {module}", env=env)
 
 
 async def first_listing() -> float:
@@ -27,9 +28,11 @@ async def first_listing() -> float:
     return await _run("-P", FIRST_LISTING, *SERVER, "stdio")
 
 
-async def _run(*arguments: str) -> float:
+async def _run(*arguments: str, env: Mapping[str, str] | None = None) -> float:
     began = perf_counter()
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, env=env, stdout=subprocess.DEVNULL
+    )
     assert await process.wait() == 0
     return perf_counter() - began
 

@@ -18,9 +18,9 @@ from bench.gateways import TEXT, calls_round, open_others
 from bench.holdings import memory
 from bench.http_load import BARE, Lane, head, lanes, legacy_session, posted, request
 from bench.limit import stdio_limit
-from bench.measure import Opening, Round, Sides
+from bench.measure import Opening, Round, Sides, single
 from bench.openings import alone, once
-from bench.processes import running
+from bench.processes import cpu_seconds, running
 from bench.sides import Call, bus_entry
 from bench.work import SEQUENTIAL_CALLS as CALLS
 from bench.work import at_once, sequential
@@ -29,6 +29,8 @@ OTHERS_CALLS = 10
 """The same through another gateway, which may start a process for each call."""
 IN_FLIGHT = 32
 EACH = 16
+EACH_FOR_CPU = 64
+"""CPU time is counted in steps of 10 ms."""
 OTHERS_EACH = 2
 WORK = at_once(IN_FLIGHT, EACH)
 DIRECT = "direct"
@@ -50,11 +52,12 @@ class Served:
 
 
 @contextmanager
-def gateway(server: Mapping[str, Any]) -> Generator[Served]:
-    """A gateway in front of a server, in a process of its own, with a key."""
+def gateway(server: Mapping[str, Any], count: int = 1) -> Generator[Served]:
+    """A gateway in front of a server, or of several like it, in a process of its own, with a key."""
     with TemporaryDirectory(prefix="bench-") as folder:
         config = Path(folder) / "toolbus.json"
-        settings = {"servers": {"bench": server}, "serve": {"auth": {"keys": True}}}
+        servers = {f"bench{number or ''}": server for number in range(count)}
+        settings = {"servers": servers, "serve": {"auth": {"keys": True}}}
         config.write_text(json.dumps(settings))
         env = {**os.environ, "XDG_STATE_HOME": folder}
         made = subprocess.run(
@@ -126,6 +129,38 @@ def http_behind(url: str) -> Opening:
             )
 
     return open_both
+
+
+def cpu_per_call() -> Opening:
+    """The CPU time of the HTTP front alone, and of a gateway in front of a stdio server, for each call."""
+
+    @asynccontextmanager
+    async def open_both() -> AsyncGenerator[Sides]:
+        with running(BARE) as (pid, url), gateway(bus_entry(None, "modern")) as served:
+            yield Sides(
+                raw=single(lambda: _cpu(pid, url, request(url, "echo", TEXT))),
+                toolbus=single(lambda: _cpu(served.pid, served.url, served.call)),
+            )
+
+    return open_both
+
+
+async def _cpu(pid: int, url: str, call: bytes) -> float:
+    calls = IN_FLIGHT * EACH_FOR_CPU
+    before = cpu_seconds(pid)
+    await calls_round(url, [call] * IN_FLIGHT, calls)()
+    return (cpu_seconds(pid) - before) / calls
+
+
+def idle_servers(count: int) -> Opening:
+    """The memory of a gateway with one stdio server, and with that many."""
+    return alone(once(lambda: _idle(1), lambda: _idle(count)))
+
+
+async def _idle(count: int) -> float:
+    """Bytes of a gateway whose servers are all up, and that nobody calls."""
+    with gateway(bus_entry(None, "modern"), count) as served:  # it says that it listens once they are up
+        return float(memory(served.pid))
 
 
 def sessions(count: int) -> Opening:

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 from bench.authorized import authorized
 from bench.background import background_call
 from bench.catalogs import catalog_printed, first_catalogs, tools_printed
-from bench.gateway import http_behind, many_in_flight, one_in_flight, sessions
+from bench.cold import cold_call
+from bench.gateway import cpu_per_call, http_behind, idle_servers, many_in_flight, one_in_flight, sessions
 from bench.guarded import guarded
 from bench.measure import Line, Loop, Opening
 from bench.openings import (
@@ -77,6 +78,14 @@ def lines(url: str) -> list[Line]:
         Line(name="catalog printed / mcp", note="****", open=catalog_printed(), rounds=10, bar=0.45),
         Line(name="toolbus tools / mcp", note="****", open=tools_printed(), rounds=10, bar=0.6),
         Line(name="call after up / --help", note="*******", open=background_call(), rounds=10, bar=1.4),
+        Line(name="first call", note="********", open=cold_call(), rounds=10, bar=1.3),
+        Line(
+            name="first call, locked",
+            note="********",
+            open=cold_call(locked=True),
+            rounds=10,
+            bar=1.3,
+        ),
         Line(name="start-up, 1 server", note="*", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers", note="*", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),
@@ -141,6 +150,16 @@ def gateway_lines(url: str) -> list[Line]:
             rounds=1,
             bar=None,
             most_more=200e6,
+            unit="B",
+        ),
+        Line(name="gateway, CPU per call", note="#", open=cpu_per_call(), rounds=10, bar=None, most=240e-6),
+        Line(
+            name="gateway, 100 servers",
+            note="#",
+            open=idle_servers(100),
+            rounds=1,
+            bar=None,
+            most=100 * MIB,
             unit="B",
         ),
     ]

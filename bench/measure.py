@@ -48,6 +48,8 @@ class Line:
     """The time that toolbus may take in addition to the raw client, in the unit, instead of a bar."""
     least_per_second: float | None = None
     """The calls per second that toolbus has to reach, instead of a bar."""
+    most: float | None = None
+    """The time or bytes that toolbus may take in all, instead of a bar."""
     unit: Unit = "s"
     loop: Loop = "asyncio"
     per_second: bool = False
@@ -73,6 +75,7 @@ class Outcome:
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     most_more: float | None = None
     least_per_second: float | None = None
+    most: float | None = None
     unit: Unit = "s"
     loop: Loop = "asyncio"
     per_second: bool = False
@@ -95,6 +98,8 @@ class Outcome:
 
     @property
     def met(self) -> bool:
+        if self.most is not None and self.toolbus > self.most:
+            return False
         if self.most_more is not None and self.toolbus - self.raw > self.most_more:
             return False
         if self.least_per_second is not None and 1 / self.toolbus < self.least_per_second:
@@ -119,6 +124,7 @@ async def measured(line: Line, rounds: int) -> Outcome:
         bar=line.bar,
         most_more=line.most_more,
         least_per_second=line.least_per_second,
+        most=line.most,
         rounds=rounds,
         unit=line.unit,
         loop=line.loop,

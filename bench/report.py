@@ -30,8 +30,12 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   trail; raw: with none of them. CPU time.
 # through 'toolbus serve' with an API key, by a raw load generator; raw: the server without a gateway, and for
   one call at a time over stdio also the HTTP front of the gateway alone. Sessions: the memory of the gateway
-  with one idle legacy session, and with 1,000 more, each with an open stream.
-******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'."""
+  with one idle legacy session, and with 1,000 more, each with an open stream. CPU: the time of the gateway's
+  process for each of 32 calls in flight; raw: of the HTTP front alone. Servers: the resident memory of the
+  gateway with 100 idle stdio servers; raw: with one.
+******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'.
+******** the same call without 'toolbus up', without and with a lockfile; raw: a whole interpreter that
+  imports mcp, and then the start of the server until its first answer."""
 NAME = 30
 SDK = f"mcp {version('mcp')}"
 HEAD = f"{f'raw: {SDK}':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
@@ -90,6 +94,8 @@ def bar(outcome: Outcome) -> str:
     """The bar of a line: a ratio, an addition, or calls per second; empty if it has none."""
     if outcome.least_per_second is not None:
         return f"{outcome.least_per_second:g}/s"
+    if outcome.most is not None:
+        return f"{outcome.most / 2**20:g}MiB" if outcome.unit == "B" else f"{outcome.most * 1e6:g}us"
     if outcome.most_more is None:
         return "" if outcome.bar is None else f"{outcome.bar:.3f}"
     if outcome.unit == "B":

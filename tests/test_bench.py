@@ -100,6 +100,15 @@ def test_a_bar_may_also_be_an_addition_or_a_rate() -> None:
     assert replace(rate, toolbus=0.0005).met
 
 
+def test_a_bar_may_also_limit_the_time_or_the_memory_itself() -> None:
+    alone = Outcome(name="gateway", raw=0.0001, toolbus=0.0002, bar=None, rounds=10, most=240e-6)
+    held = replace(alone, raw=90e6, toolbus=110e6, most=100 * 2**20, unit="B")
+    assert [row(alone), row(held)] == [
+        "gateway                            0.100 ms     0.200 ms   2.000  240us         ok",
+        "gateway                             90.0 MB     110.0 MB   1.222 100MiB         MISSED",
+    ]
+
+
 def test_gateways_have_a_table_of_their_own() -> None:
     one = Outcome(
         name="gateway, stdio",

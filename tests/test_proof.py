@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 
 from bench.proof.__main__ import PARTS
+from bench.proof.context import MODES, added, conversation
 from bench.proof.install import is_installed
 from bench.proof.pages import FOLDER, with_report
 from bench.proof.parts import table
-from bench.proof.paths import PATHS, replay
+from bench.proof.paths import PATHS, config, replay
 from bench.proof.paths import script as lines_of
 from bench.proof.policy import FOLDER as POLICY_FOLDER
 from bench.proof.policy import POLICIES
+from bench.proof.runs.part import fit
+from bench.proof.runs.part import replayed as killed
 from bench.proof.sample import sample
+from bench.proof.servers import controls
 from bench.proof.traces import GoldCall, TaskOutcome
 from bench.sides import ROOT
+from toolbus import Toolbus
 from toolbus.config import load_config
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +61,24 @@ def _wrong(call: GoldCall) -> GoldCall:
     return replace(call, arguments={**call.arguments, **dict.fromkeys(call.arguments, "wrong")})
 
 
+async def test_a_durable_run_whose_worker_is_killed_makes_the_same_calls() -> None:
+    benchmark = sample()
+    tasks = fit(benchmark)[:1]
+    outcome, kills = await killed(benchmark, tasks, benchmark.direct(tasks))
+    assert outcome.different == {}
+    assert (outcome.equal, kills) == (1, 1)
+
+
+async def test_a_call_that_breaks_its_schema_is_refused_and_not_sent() -> None:
+    benchmark = sample()
+    task = benchmark.tasks[0]
+    last = task.turns[-1]
+    unfit = GoldCall(server="messages", tool="delete_message", arguments={"receiver_id": {}}, fits=False)
+    changed = replace(task, turns=[*task.turns[:-1], replace(last, calls=[*last.calls, unfit])])
+    outcome = await replay("library", benchmark, [changed], benchmark.direct([changed]))
+    assert (outcome.refused, outcome.equal, outcome.different) == (1, 0, {})
+
+
 def test_a_state_that_differs_is_a_difference() -> None:
     one = TaskOutcome(results=[("[1, 2]", False)], states={"files": "a"})
     assert one.difference(replace(one, results=[("[1,2]", False)])) == ""
@@ -88,9 +111,30 @@ def test_a_quick_run_prints_one_document() -> None:
     assert [path["different"] for path in paths.values()] == [{}] * len(PATHS)
 
 
+async def test_each_mode_makes_the_requests_that_its_calls_need(tmp_path: Path) -> None:
+    benchmark = sample()
+    task = benchmark.tasks[0]
+    expected = benchmark.direct([task])[task.id]
+    requests: dict[str, int] = {}
+    async with controls(tmp_path) as held, Toolbus(config(benchmark, held)) as bus:
+        for mode in MODES:
+            _, events = await conversation(bus, mode, None, task, expected)
+            requests[mode] = sum(event is None for event in events)
+    busy = sum(bool(turn.calls) for turn in task.turns)
+    assert requests["all"] == len(task.calls) + len(task.turns)
+    assert requests["search"] > requests["all"]
+    assert len(task.turns) + busy < requests["code"] < requests["search"]
+
+
+def test_each_request_sends_the_definitions_and_all_that_was_said_before() -> None:
+    whole, definitions = added(lambda text: [len(text)] * 2, "tools", ["hello", None, "call", "result", None])
+    assert definitions == [10, 10]
+    assert whole == [10 + 5 + 15] * 2
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_the_page_of_a_part_has_a_place_for_its_report(part: str) -> None:
-    page = (FOLDER / f"{part}.md").read_text()
+    page = (FOLDER / f"{PARTS[part].page}.md").read_text()
     assert "\n```text\nfigures\n```\n" in with_report(page, part, "figures")
 
 

@@ -8,11 +8,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.proof import gold, policy
+from bench.proof import context, gold, policy
 from bench.proof.pages import write
 from bench.proof.parts import Part
+from bench.proof.runs import part as durable
 
-PARTS = {part.name: part for part in (gold.PART, policy.PART)}
+PARTS = {part.name: part for part in (gold.PART, durable.PART, context.PART, policy.PART)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.json:
             print(f"{part.title}\n\n{report.text}\n", flush=True)
         if not options.quick:
-            write(part.name, report.text)
+            write(part, report.text)
     if options.json:
         print(json.dumps(documents, indent=2))
     return 0 if held else 1

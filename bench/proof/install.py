@@ -1,7 +1,4 @@
-"""The environments of the benchmarks, below `.proof/`: each installed once, all pinned.
-
-tau2-bench is in no package index: it is cloned from GitHub, or copied from the folder that `TAU2` names.
-"""
+"""The environments of the benchmarks, below `.proof/`: each installed once, all pinned."""
 
 import os
 import subprocess

@@ -2,6 +2,7 @@
 
 import re
 
+from bench.proof.parts import Part
 from bench.sides import ROOT
 
 FOLDER = ROOT / "docs" / "proof"
@@ -16,7 +17,7 @@ def with_report(page: str, name: str, report: str) -> str:
     return block.sub(lambda found: f"{found[1]}{report}\n", page, count=1)
 
 
-def write(name: str, report: str) -> None:
+def write(part: Part, report: str) -> None:
     """Put a report into its page."""
-    page = FOLDER / f"{name}.md"
-    page.write_text(with_report(page.read_text(encoding="utf-8"), name, report), encoding="utf-8")
+    page = FOLDER / f"{part.page}.md"
+    page.write_text(with_report(page.read_text(encoding="utf-8"), part.name, report), encoding="utf-8")

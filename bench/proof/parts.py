@@ -16,9 +16,11 @@ class PartReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A claim with its measurement; its page has the same name."""
+    """A claim with its measurement."""
 
     name: str
+    page: str
+    """The page below docs/proof that shows its figures."""
     title: str
     run: Callable[[bool], PartReport]
     """Takes whether to be quick."""

@@ -140,4 +140,4 @@ def _share(part: int, whole: int) -> str:
     return f"{part} ({part / whole:.0%})"
 
 
-PART = Part(name="policy", title="Injected calls under three policies", run=run)
+PART = Part(name="policy", page="policy", title="Injected calls under three policies", run=run)

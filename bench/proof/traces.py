@@ -120,7 +120,7 @@ class PathOutcome:
     tasks: int = 0
     calls: int = 0
     refused: int = 0
-    """Calls that do not fit the schema of their own tool."""
+    """Tasks with a call that breaks the schema of its own tool; they equal a run without that call."""
     equal: int = 0
     different: dict[str, str] = field(default_factory=dict[str, str])
     """The difference of each task that has one."""
@@ -129,8 +129,9 @@ class PathOutcome:
         """Count a task."""
         self.tasks += 1
         self.calls += len(task.calls)
-        self.refused += sum(not call.fits for call in task.calls)
         if difference := expected.difference(got, task.calls):
             self.different[task.id] = difference
+        elif not all(call.fits for call in task.calls):
+            self.refused += 1
         else:
             self.equal += 1

@@ -233,7 +233,7 @@ def test_an_entry_of_somebody_else_is_not_replaced_or_removed(project: Path) -> 
     assert (added.returncode, added.stderr) == (2, f"toolbus: {there}; {advice}\n")
     assert (removed.returncode, removed.stderr.count("\n")) == (2, 1)
     assert removed.stderr.endswith("is not for toolbus, which starts npx; remove it by hand\n")
-    assert listed.stdout == "cursor  ~/.cursor/mcp.json  other which starts npx\n"
+    assert listed.stdout == "cursor  ~/.cursor/mcp.json  other: starts npx\n"
     assert "~/.cursor/mcp.json has an entry 'toolbus', which starts npx" in seen
     assert file.read_text() == other
     named = toolbus("install", "cursor", "--yes", "--name", "all_tools", folder=project)
@@ -268,13 +268,13 @@ def test_the_editors_on_this_machine_are_listed(project: Path) -> None:
     other = toolbus("install", "--name", "hub", folder=project)
 
     assert listed.stdout.splitlines() == [
-        "cursor  ~/.cursor/mcp.json       installed which serves ~/project/toolbus.yaml",
+        "cursor  ~/.cursor/mcp.json       installed: serves ~/project/toolbus.yaml",
         "gemini  ~/.gemini/settings.json  absent",
-        "codex   ~/.codex/config.toml     unreadable line 1: not valid TOML: Invalid value",
+        "codex   ~/.codex/config.toml     unreadable: line 1: not valid TOML: Invalid value",
     ]
     states = {one["editor"]: one["state"] for one in json.loads(facts.stdout)["editors"]}
     assert states == {"cursor": "installed", "gemini": "absent", "codex": "unreadable"}
-    assert other.stdout.splitlines()[0] == "cursor  ~/.cursor/mcp.json       other which starts npx"
+    assert other.stdout.splitlines()[0] == "cursor  ~/.cursor/mcp.json       other: starts npx"
 
 
 def test_a_machine_without_editors_is_told_which_are_known(project: Path) -> None:

@@ -126,11 +126,14 @@ def serve(side: Side, name: str, path: str) -> None:
 
 
 def run(side: Side) -> None:
-    """Make the calls of each task directly; a line of JSON for each task."""
+    """Make the calls of each task directly, without those that do not fit; a line of JSON for each task."""
     for line in sys.stdin:
         task = json.loads(line)
         backends = {name: side.opened(name, scenario) for name, scenario in task["scenarios"].items()}
-        results = [side.direct(backends[call["server"]], call) for call in task["calls"]]
+        results = [
+            side.direct(backends[call["server"]], call) if call["fits"] else ("refused", True)
+            for call in task["calls"]
+        ]
         states = {name: backend.state() for name, backend in backends.items()}
         print(json.dumps({"id": task["id"], "results": results, "states": states}), flush=True)
 

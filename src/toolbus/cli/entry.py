@@ -100,6 +100,9 @@ def main() -> None:
         code = run_in_background(command.config, sys.argv[1:], command.profile)
         if code is not None:
             sys.exit(code)
+    from toolbus.core.collector import collect_rarely
+
+    collect_rarely()  # of what the imports make, nearly all stays
     from toolbus.cli.app import main as run_here
 
     run_here()

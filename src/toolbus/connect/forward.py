@@ -154,9 +154,9 @@ def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
 
 
 def _tool(raw: dict[str, JSON]) -> ToolResult:
-    result = wire.plain_result(raw)
+    result = wire.plain_result(raw, with_raw=True)
     if result is not None:
-        return replace(result, _received=RawResult(raw, result.content, result.structured))
+        return result
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
         known["content"] = [*raw["content"]]  # a copy: it is changed for the SDK

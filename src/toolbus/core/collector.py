@@ -9,7 +9,7 @@ SERVING_THRESHOLD = 10_000
 
 
 def collect_rarely() -> None:
-    """Look for garbage less often, in a process that serves: calls leave hardly any, and each look costs."""
+    """Look for garbage less often: imports and calls leave hardly any, and each look costs."""
     gc.set_threshold(SERVING_THRESHOLD, *gc.get_threshold()[1:])
 
 

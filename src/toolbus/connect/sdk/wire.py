@@ -110,10 +110,11 @@ def tool_result(result: types.CallToolResult, raw: JSONObject | None = None) -> 
     )
 
 
-def plain_result(raw: dict[str, JSON]) -> ToolResult | None:
+def plain_result(raw: dict[str, JSON], *, with_raw: bool = False) -> ToolResult | None:
     """The result of a tool as the server sent it, if it has only texts and they are valid; else None.
 
     As `tool_result`, without the SDK's models. None means that these decide, not that it is invalid.
+    `with_raw` keeps the response, for a client that is sent what the server sent.
     """
     content, is_error, meta = raw.get("content"), raw.get("isError", False), raw.get("_meta")
     if type(content) is not list or type(is_error) is not bool or raw.get("resultType", _DONE) != _DONE:
@@ -129,11 +130,13 @@ def plain_result(raw: dict[str, JSON]) -> ToolResult | None:
         if not isinstance(text, str) or not (text.isascii() or is_unicode(text)):
             return None
         blocks.append(Text(text=text))
+    parts, structured = tuple(blocks), raw.get("structuredContent")
     return ToolResult(
-        content=tuple(blocks),
-        structured=raw.get("structuredContent"),
+        content=parts,
+        structured=structured,
         is_error=is_error,
         meta=cast("JSONObject", meta) or {},
+        _received=RawResult(raw, parts, structured) if with_raw else None,
     )
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
@@ -25,9 +26,11 @@ from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.access.identity import NO_SERVERS, ServersBehind, servers_behind
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.rate import MAX_ADDRESSES, address_group
-from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 from toolbus.gateway.sign_in.tokens import SignInState, SignInTokens
+
+if TYPE_CHECKING:
+    from toolbus.gateway.access.tokens import AccessTokens
 
 logger = logging.getLogger("toolbus")
 
@@ -48,7 +51,7 @@ class AccessControl:
         serve: Serve,
         *,
         keys: Keys | None = None,
-        tokens: AccessTokens | SignInTokens | None = None,
+        tokens: "AccessTokens | SignInTokens | None" = None,
         behind: ServersBehind = NO_SERVERS,
         servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -323,8 +326,11 @@ def access_of(
         stored = shared or file_keys(config.file or "")
         keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
-        issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
-        tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
+        # Only now: it imports all of cryptography, and most gateways check keys.
+        from toolbus.gateway.access import tokens as foreign
+
+        issuer = foreign.Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
+        tokens = foreign.AccessTokens(serve.auth.oauth, issuer, serve.default_view)
     if serve.auth.sign_in is not None:
         if sign_in is None:
             raise ConfigError("sign-ins belong to a config file; save it", key="serve.auth.sign_in")

@@ -68,12 +68,12 @@ class Principal:
     @property
     def bare(self) -> "Principal":
         """The same one without its forwarded identity."""
-        return replace(self, passed=None)
+        return self if self.passed is None else replace(self, passed=None)
 
     @property
     def lasting(self) -> "Principal":
         """The same one, whenever its token expires: a new token is not another principal."""
-        return replace(self, expires=None)
+        return self if self.expires is None else replace(self, expires=None)
 
     def json(self, *, with_token: bool = False) -> dict[str, Any]:
         """The principal as JSON; with the token that is passed on only if nobody else can read it."""

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import StoreError
@@ -22,8 +22,10 @@ from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder,
 from toolbus.gateway.access.keys import LOOK_SECONDS, STALE_SECONDS
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.sign_in.grants import GRANT, Grant, StoredGrants, Turn
-from toolbus.gateway.sign_in.keys import SignInKeys, kept_secret, keys_of
 from toolbus.state.values import Mirror, Values
+
+if TYPE_CHECKING:
+    from toolbus.gateway.sign_in.keys import SignInKeys
 
 logger = logging.getLogger("toolbus")
 
@@ -50,7 +52,7 @@ class SignInState:
         self._opening = asyncio.Lock()
 
     @property
-    def keys(self) -> SignInKeys:
+    def keys(self) -> "SignInKeys":
         assert self._keys is not None, "it is open"
         return self._keys
 
@@ -72,6 +74,9 @@ class SignInState:
             self._looked = time.monotonic()
 
     async def _read(self) -> None:
+        # Only for those who sign in: it imports all of cryptography.
+        from toolbus.gateway.sign_in.keys import kept_secret, keys_of
+
         secret = await kept_secret(self.values)
         if secret != self._secret:
             self._keys, self._secret = keys_of(secret, self.values.now), secret
@@ -98,13 +103,13 @@ class CarriedTurn:
     """The turn that it belongs to."""
 
 
-def carried(keys: SignInKeys, kind: str, grant: str, number: int) -> str:
+def carried(keys: "SignInKeys", kind: str, grant: str, number: int) -> str:
     """The code or the refresh token for a turn of a grant."""
     named = f"{kind}{grant}.{number}"
     return f"{named}.{keys.signature('turn', named)}"
 
 
-def read_carried(keys: SignInKeys, kind: str, text: str) -> CarriedTurn | None:
+def read_carried(keys: "SignInKeys", kind: str, text: str) -> CarriedTurn | None:
     """The turn that a code or a refresh token stands for; None if we did not make it."""
     found = _FORM.fullmatch(text)
     if found is None or found[1] != kind:

@@ -30,6 +30,8 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
+SET_IT = "set it in the environment or in .env (--yes --with-secrets copies it there)"
+
 
 @dataclass(slots=True, kw_only=True)
 class ImportPlan:
@@ -246,7 +248,7 @@ def _json(plan: ImportPlan, written: bool) -> JSON:
 
 def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -> None:
     is_kept = written and with_secrets
-    _show_plan(screen, plan, "now in .env" if is_kept else "set it in the environment or in .env")
+    _show_plan(screen, plan, "now in .env" if is_kept else SET_IT)
     if is_kept:
         _note_gitignore(screen, plan)
     screen.note(_summary(plan, written))

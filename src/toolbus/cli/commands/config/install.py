@@ -337,7 +337,10 @@ def _list(screen: Screen, name: str) -> CommandResult:
                 (
                     (editor, "bold"),
                     shown_path(file),
-                    (visible(f"{state} {detail}".strip()), STATE_STYLES.get(state, "dim")),
+                    (
+                        visible(f"{state}: {detail.removeprefix('which ')}".removesuffix(": ")),
+                        STATE_STYLES.get(state, "dim"),
+                    ),
                 )
                 for editor, file, state, detail in rows
             ],

@@ -1,0 +1,1 @@
+"""Gold calls in durable runs: their workers are killed between calls, and replaced."""
