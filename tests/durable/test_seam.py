@@ -3,14 +3,18 @@
 # pyright: reportPrivateUsage=false
 
 import inspect
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import sqlalchemy as sa
 from dbos import DBOSClient, _sys_db
 from dbos._dbos import DBOS
 from dbos._schemas.system_database import SystemSchema
 from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
+from tests.inside.agent import close_engine, new_engine
 from tests.inside.agent import dbos_private as seam
 from tests.patience import PATIENCE
 
@@ -92,3 +96,16 @@ def test_a_pause_of_dbos_is_cut_short_at_the_end() -> None:
         seam.Pauses.end()
         assert paused.result(seam.Pauses.LONGEST) is None
     seam.Pauses.begin()
+
+
+def test_every_sqlite_has_the_time_that_dbos_asks_for_from_python_3_12_on(tmp_path: Path) -> None:
+    engine = new_engine(f"sqlite:///{tmp_path / 'runs.db'}")
+    before = time.time()
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("CREATE TABLE t (a, b INTEGER NOT NULL DEFAULT (unixepoch('subsec') * 1000))")
+        )
+        connection.execute(sa.text("INSERT INTO t (a) VALUES (1)"))
+        made = connection.execute(sa.text("SELECT b FROM t")).scalar_one()
+    close_engine(engine)
+    assert before - 1 <= made / 1000 <= time.time() + 1

@@ -15,6 +15,8 @@ from toolbus.agent.durable.programs import lacking as lacking
 from toolbus.agent.durable.questions import WaitingCall as WaitingCall
 from toolbus.agent.durable.settings import JOURNAL_VERSION as JOURNAL_VERSION
 from toolbus.agent.durable.store import dbos_private as dbos_private
+from toolbus.agent.durable.store.engines import close_engine as close_engine
+from toolbus.agent.durable.store.engines import new_engine as new_engine
 from toolbus.agent.durable.store.store import RunStore as RunStore
 from toolbus.agent.durable.worker import Worker as Worker
 from toolbus.agent.events import TextDelta as TextDelta

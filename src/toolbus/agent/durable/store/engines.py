@@ -3,6 +3,7 @@
 import os
 import socket
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _IDLE = 10_000
 """Milliseconds after which Postgres ends an idle transaction of a process, and releases its locks."""
 _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
+_SUBSECONDS = (3, 42)
+"""The first SQLite with `unixepoch('subsec')`, a default of DBOS's columns from Python 3.12 on."""
 _open: WeakKeyDictionary[sa.Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
 """The connections of each engine that was not closed."""
 _PASSING_STATES = ("08", "53", "57")
@@ -69,6 +72,10 @@ def close_engine(engine: sa.Engine) -> None:
             own.shutdown(socket.SHUT_RDWR)  # who waits for an answer reads that the connection has ended
             own.close()
     engine.dispose()
+
+
+def _seconds(_: object) -> float:
+    return round(time.time(), 3)
 
 
 def change(engine: sa.Engine, statement: str, **values: object) -> int:
@@ -133,6 +140,8 @@ def _sqlite(url: str) -> sa.Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        if sqlite3.sqlite_version_info < _SUBSECONDS:
+            connection.create_function("unixepoch", 1, _seconds)
         connection.isolation_level = "IMMEDIATE"  # as DBOS does: a transaction that reads first may write
         connection.execute(f"PRAGMA busy_timeout={_BUSY}")
         connection.execute("PRAGMA foreign_keys=ON")
