@@ -19,6 +19,7 @@ from tests.gateway.console.editing import (
 )
 from tests.gateway.console.opening import console_over, plain
 from tests.inside.config import Serve
+from tests.patience import until
 from tests.processes import children
 from tests.registry.replay import package, published, serving
 from tests.servers.recording import recording
@@ -83,7 +84,7 @@ async def test_the_process_of_a_trial_ends_with_it_and_with_a_discarded_draft(tm
         goes_to, _ = await gone_to(opened, "add-server/discard", hidden(page, "add-server/discard"))
         assert goes_to == "servers"
     assert "works" in plain(shown)
-    assert children() == before
+    await until(lambda: children() == before)
 
 
 async def test_a_trial_that_fails_shows_the_reason_and_stderr_and_the_server_can_be_changed(
